@@ -27,9 +27,9 @@ from moiety.wire.layout import VERSION
 START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
 RESTART_TIMEOUT_S = 20.0
-"""how long a killed agent may take to be back"""
+"""Seconds that a killed agent may take to be back."""
 SAY_AFTER_S = 2.0
-"""whoever waits longer for an agent that does not answer is told so"""
+"""Seconds after which a command says that it waits for an agent."""
 
 PATHS: Final = (
     "MOIETY_CONFIG",
@@ -39,7 +39,7 @@ PATHS: Final = (
     "MOIETY_SIMGPU_STATE",
     "MOIETY_SYSTEM_DIR",
 )
-"""variables that may name a file from where the command is"""
+"""Variables whose paths may be relative to the command's directory."""
 
 A = TypeVar("A", bound=protocol.Answer)
 
@@ -65,7 +65,7 @@ class Call:
                 raise errors.AgentNotYours(directory=str(directory.path)) from None
             raise errors.NoAgent(directory=str(directory.path), shared=directory.shared) from None
         if not _is_trusted(directory, processes.peer_of(sock)):
-            sock.close()  # anybody can make a directory in /tmp that is named after us
+            sock.close()  # every user can make a directory with our name in /tmp
             raise errors.AgentNotYours(directory=str(directory.path))
         self._sock = sock
         self._file = sock.makefile("rb")
@@ -82,7 +82,7 @@ class Call:
             raise
 
     def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A:
-        """One question, one answer; raises what the agent raised."""
+        """Send one request and return its answer; raises the error that the agent raised."""
         try:
             self._sock.sendall(protocol.encode(request) + b"\n")
             line = self._file.readline()
@@ -96,7 +96,7 @@ class Call:
         return read_answer(line, answer)
 
     def interrupt(self) -> None:
-        """Have a question that another thread waits with fail; that thread hangs up."""
+        """Make another thread's question fail; that thread hangs up."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
@@ -121,9 +121,9 @@ def _not_let_in(directory: Directory) -> tuple[str, str]:
 
 
 def _is_trusted(directory: Directory, agent: processes.Peer) -> bool:
-    """Whether that agent may tell us what to do: it is ours, root's, or the machine's.
+    """Whether a command may obey this agent: it is this user's, root's, or the machine's.
 
-    Only root can make /run/moiety, so whoever has it was given it.
+    Only root can make /run/moiety, so root chose the user that owns it.
     """
     if processes.may_use(agent, os.getuid()):
         return True
@@ -134,7 +134,7 @@ def _is_trusted(directory: Directory, agent: processes.Peer) -> bool:
 
 
 def read_answer(line: bytes, answer: type[A]) -> A:
-    """The answer of this type in one line; raises the error that is there instead."""
+    """Return the answer of this type in one line; raises the error if the line is one."""
     try:
         found = protocol.decode_answer(line)
     except msgspec.MsgspecError as error:
@@ -157,9 +157,9 @@ def call(directory: Directory) -> Call:
 
 
 def _comes_back(directory: Directory) -> bool:
-    """Whether an agent that does not answer was killed, and somebody starts it again.
+    """Whether an agent that does not answer was killed, and is started again.
 
-    The system's service manager is asked nothing: an agent that ends in order leaves no socket.
+    The system's service manager is not asked: an agent that ends in order leaves no socket.
     """
     return file_lock.is_held(directory.supervisor_lock) or (
         directory.shared and os.path.lexists(directory.control)
@@ -199,7 +199,7 @@ def _call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
 
 
 def arguments_from_environment() -> list[str]:
-    """What $MOIETY_AGENT_ARGS says to agents that are started; raises BadArgument."""
+    """The arguments in $MOIETY_AGENT_ARGS for agents that are started; raises BadArgument."""
     try:
         return shlex.split(os.environ.get("MOIETY_AGENT_ARGS", ""))
     except ValueError as error:
@@ -273,6 +273,6 @@ def _wait_for(directory: Directory, timeout_s: float) -> Call:
 
 
 def _say(sentence: str) -> None:
-    with contextlib.suppress(OSError, AttributeError):  # nobody reads that
+    with contextlib.suppress(OSError, AttributeError):  # stderr is closed
         sys.stderr.write(f"moiety: {sentence}\n")
         sys.stderr.flush()

@@ -157,7 +157,7 @@ class ControlCommands:
         return self.containers.rows(_only(peer))
 
     async def on_set_share(self, asked: protocol.SetShare, peer: processes.Peer) -> protocol.Shared:
-        """Change what a program is promised."""
+        """Change the share of a program."""
         return self.shares.change(asked, _only(peer))
 
     def _must_share_out(self, wanted: int | None) -> None:
@@ -204,7 +204,7 @@ class ControlCommands:
     async def on_event_recording(
         self, asked: protocol.EventRecording, peer: processes.Peer
     ) -> protocol.RecordingPage:
-        """Return a page of the events that the arbiter had, and of what it decided."""
+        """Return a page of the arbiter's events and instructions."""
         must_be_admin(peer, "read what this agent decided about all programs")
         found = self.recorder.page(asked.segment, asked.offset)
         return protocol.RecordingPage(pid=os.getpid(), **dataclasses.asdict(found))
@@ -273,7 +273,7 @@ class ControlCommands:
         return await self.reload()
 
     async def reload(self) -> protocol.Reloaded:
-        """Go by what is written now; raises ConfigError, and all stays as it was."""
+        """Use the configuration as it is written now; after ConfigError the old one stays."""
         if self.read is None:
             return protocol.Reloaded()
         async with self.reloading:
@@ -319,14 +319,14 @@ def is_admin(peer: processes.Peer) -> bool:
 
 
 def must_be_admin(peer: processes.Peer, what: str) -> None:
-    """Raise NotAllowed for everybody else."""
+    """Raise NotAllowed unless a user is an administrator; `what` is what only they may do."""
     if not is_admin(peer):
         who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
         raise NotAllowed(f"only {who} may {what}")
 
 
 def _only(peer: processes.Peer) -> int | None:
-    """Return the one user whose programs are meant; None: those of all."""
+    """Return the user whose programs alone are meant; None: the programs of all users."""
     return None if is_admin(peer) else peer.uid
 
 

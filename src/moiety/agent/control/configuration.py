@@ -1,4 +1,4 @@
-"""What an agent goes by: its command line and the files, read at its start and on demand."""
+"""An agent's configuration: its command line and the files, read at its start and on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moiety.config.load import load
 
 Read = Callable[[], tuple[Options, LimitRules]]
 LIVE: Final = frozenset({"settings", "watch", "visible", "filed", "ready_fd"})
-"""of Options: what can change while the agent runs"""
+"""Fields of Options that can change while the agent runs."""
 
 
 def configured(arguments: Sequence[str]) -> tuple[Options, LimitRules]:
@@ -25,14 +25,14 @@ def configured(arguments: Sequence[str]) -> tuple[Options, LimitRules]:
     system = typed(arguments)[2]
     config = load(files=files_of_system() if system else None)
     options = parse(arguments, config)
-    if not system:  # who could change the agent itself needs no rules
+    if not system:  # a user who could change the agent itself needs no rules
         return options, LimitRules()
     USERS.forget()
     return options, LimitRules(config, exempt=frozenset({0, os.getuid()}))
 
 
 def later(before: Options, after: Options) -> list[str]:
-    """The keys of what is written otherwise now and counts for the next agent only."""
+    """The keys of changed options that count for the next agent only."""
     return [
         field.name.removesuffix("_bytes").removesuffix("_s").replace("_", "-")
         for field in dataclasses.fields(Options)

@@ -1,4 +1,4 @@
-"""Shares that containers get: made, listed and removed at a command's word."""
+"""Shares that containers get: commands make, list and remove them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from moiety.model.errors import (
 )
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""commands are stricter"""
+"""Names that the agent accepts; commands are stricter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ContainerShares:
     shares: Shares
 
     def create(self, asked: protocol.CreateContainer, peer: processes.Peer) -> protocol.Contained:
-        """Make a share, or let the one of that name be as it is asked for now.
+        """Make a share, or change the share of that name.
 
         Raises what `Shares.check` raises, AgentNotYours for another user's, BadAgentDirectory.
         """
@@ -99,7 +99,7 @@ class ContainerShares:
         return protocol.Contained(row=row)
 
     def rows(self, only: int | None = None) -> protocol.ContainerRows:
-        """All of them, or those of one user."""
+        """All shares for containers, or the shares of one user."""
         found = [
             self._row(w)
             for w in self.workloads.by_id.values()

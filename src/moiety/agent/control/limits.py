@@ -1,4 +1,4 @@
-"""What users may have, as the system's file says it: [users.NAME], [groups.NAME] and [defaults]."""
+"""Users' limits, from the system's file: its sections [users.NAME], [groups.NAME], [defaults]."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
 
 
 class LimitRules:
-    """The rules of one agent. Without any (an agent of one's own) everybody may have all."""
+    """The rules of one agent. A user's own agent has none: every share is allowed."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class LimitRules:
         exempt: frozenset[int] = frozenset(),
         users: Users = USERS,
     ) -> None:
-        """`exempt` are users to whom defaults do not apply. Raises BadSetting."""
+        """Defaults do not apply to the users in `exempt`. Raises BadSetting."""
         self._names = users
         self._users: dict[str, Rules] = {}
         self._groups: dict[str, Rules] = {}
@@ -53,7 +53,7 @@ class LimitRules:
             self._defaults = {"quantum_s": QUANTUM} | _rules(config.section("defaults"))
 
     def of(self, uid: int) -> Entitlement:
-        """What holds for one user: until it is found out who that is, what its number says."""
+        """The rules for one user; until its name is known, the rules for its number."""
         if known := self._known.get(uid):
             return known
         user = self._names.of(uid)
@@ -66,18 +66,18 @@ class LimitRules:
         return found
 
     def is_certain(self, uid: int) -> bool:
-        """Whether nothing that may be found out about a user could change what holds for it."""
+        """True if no name or group that is still unknown could change a user's rules."""
         if not (self._users or self._groups) or uid in self._exempt:
             return True
         return self._names.of(uid).is_known
 
     def found(self, user: User) -> None:
-        """Something about a user is known that was not."""
+        """A user's name and groups were found."""
         self._known.pop(user.uid, None)
 
 
 class LimitEnforcer:
-    """Sees that nobody has more than they may: at the door, and when anything changes."""
+    """Keeps each user within its limits: for a new share, and when anything changes."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class LimitEnforcer:
     def check(self, uid: int, share: Share, own: RunningWorkload | None = None) -> None:
         """Raise UserLimit if a user may not have this share; `own` has it instead of its own.
 
-        NotAllowed while it has not been found out who that is.
+        Raises NotAllowed while the user's name and groups are unknown.
         """
         if self._entitlements.are_none:
             return
@@ -114,7 +114,7 @@ class LimitEnforcer:
             raise UserLimit(*no)
 
     def effective(self, workload: RunningWorkload) -> Share:
-        """What a workload has of what it was promised, beside the others of its user."""
+        """The part of its share that a workload gets beside the other workloads of its user."""
         share = workload.record.share
         if self._entitlements.are_none:
             return share
@@ -129,7 +129,7 @@ class LimitEnforcer:
         return within(may, share, min(*parts, may.gpu.value))
 
     def replace(self, entitlements: LimitRules) -> None:
-        """Go by other rules from now on."""
+        """Apply other rules from now on."""
         self._entitlements = entitlements
         for uid in {w.record.uid for w in self._workloads.by_id.values()}:
             self._limit(uid)
@@ -137,7 +137,7 @@ class LimitEnforcer:
                 self._workloads.divide(workload)
 
     def found(self, user: User) -> None:
-        """It was found out who a user is: its rules count from now on."""
+        """A user's name and groups were found: apply its rules from now on."""
         self._entitlements.found(user)
         if not self._entitlements.are_none and self._of(user.uid):
             self._limit(user.uid)
@@ -145,7 +145,7 @@ class LimitEnforcer:
                 self._workloads.divide(workload)
 
     def _apply(self, uid: int) -> None:
-        """Somebody's programs are not what they were."""
+        """The workloads of a user have changed: apply its limits."""
         if self._entitlements.are_none:
             return
         self._limit(uid)
@@ -174,7 +174,7 @@ class LimitEnforcer:
 
 
 def _rules(values: Mapping[str, Value]) -> dict[str, Rule[Any]]:
-    """The rules of one section: only what somebody wrote."""
+    """The rules of one section, without the defaults."""
     return {
         field: Rule(found.value, found.where)
         for field, found in values.items()

@@ -39,7 +39,7 @@ class Metric(NamedTuple):
 CARD: Final = ("gpu", "UUID", "device", "modelName", "Hostname")
 GPU: Final = ("gpu", "uuid")
 OF_POD: Final = ("namespace", "pod", "container")
-"""of Kubernetes, empty elsewhere; named as its own metrics name them"""
+"""Labels of Kubernetes, empty elsewhere; Kubernetes' own metrics have the same names."""
 PROGRAM: Final = ("tenant", "pid", "program", "workload", *OF_POD)
 ON_GPU: Final = (*PROGRAM, "gpu")
 
@@ -95,7 +95,7 @@ METRICS: Final = {
     "moiety_agent_info": Metric(GAUGE, ("version",), "1: an agent is there."),
     "moiety_agent_start_time_seconds": Metric(GAUGE, (), "When it started, since 1970."),
 }
-"""in the order in which they are told"""
+"""In the order in which Prometheus gets them."""
 
 Labels = tuple[str, ...]
 Values = Mapping[str, list[tuple[Labels, float]]]
@@ -113,7 +113,7 @@ class MetricsSnapshot:
     began_s: float
     host: str
     strangers: list[tuple[int, int]] = field(default_factory=list)
-    """of each process that uses a GPU without moiety: the GPU and the bytes"""
+    """For each process that uses a GPU without moiety: the GPU and the bytes."""
     offences: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Offence, 0))
 
 

@@ -19,7 +19,7 @@ HEAD_MAX: Final = 8192
 TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 8
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
-"""the version that every reader knows: our names have nothing that needs a newer one"""
+"""The version that every reader knows; moiety's names need no newer one."""
 
 
 class MetricsServer:
@@ -52,7 +52,7 @@ class MetricsServer:
     def close(self) -> None:
         """Listen no more."""
         if self._server is None:
-            return  # what lies at its path is somebody else's
+            return  # it never listened: a socket at its path belongs to another process
         self._server.close()
         if self.address.path:
             self.address.path.unlink(missing_ok=True)
@@ -65,7 +65,7 @@ class MetricsServer:
                     writer.write(await self._respond(await reader.readuntil(b"\r\n\r\n")))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # it said nothing, too much or too slowly
+            pass  # the client sent nothing, too much, or too slowly
         finally:
             self._open -= 1
             writer.close()
@@ -88,9 +88,9 @@ class MetricsServer:
 
 
 def bound(path: Path) -> socket.socket:
-    """A socket at this path that only this user can open, in place of one that nobody serves.
+    """A socket at this path that only this user can open; it replaces one that is not served.
 
-    Raises OSError, also where something else lies there: whoever mistypes a path loses no file.
+    Raises OSError, also if there is a file of another kind: a mistyped path destroys no file.
     """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):

@@ -1,4 +1,4 @@
-"""What an agent is told when it starts: the section [agent] of the settings."""
+"""The options of an agent at its start: the section [agent] of the settings."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from moiety.config.values import Address, LogFormat, Visible
 from moiety.enforcement.policy import Policy
 
 ARENA_SHARE: Final = 0.8
-"""of the memory that is available when the agent starts"""
+"""Size of the arena by default, as a part of the memory that is available at the start."""
 ARENA_MOST: Final = 0.95
-"""of the same; no arena can be asked for that takes more"""
+"""Size of the largest arena, as a part of the same memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How one agent was told to be."""
+    """The options of one agent."""
 
     capacity_bytes: int | None = None
     arena_bytes: int | None = None
     arena_ready_bytes: int | None = None
-    """the most of it that is prepared before it is needed; None: whatever could be"""
+    """The most of it that is prepared before it is needed; None: all of it."""
     gpus: tuple[int, ...] | None = None
     metrics: Address | None = None
-    """where Prometheus reads; None: nowhere"""
+    """The address that Prometheus reads; None: there is none."""
     system: bool = False
-    """it serves all users of the machine"""
+    """True if it serves all users of the machine."""
     socket_mode: int = 0o666
-    """of a system agent's control socket: who may come"""
+    """Mode of a system agent's control socket: which users may connect."""
     socket_group: int | None = None
     visible: Visible = Visible.SIZES
-    """what users see of each other, with a system agent"""
+    """What users of a system agent see of each other."""
     messages_per_s: float = MESSAGES
-    """of one user's programs, after a burst of ten times as many"""
+    """Messages a second of one user's programs, after a burst of ten times as many."""
     log_format: LogFormat = LogFormat.TEXT
     idle_exit_s: float = 60.0
     linger_s: float = 5.0
     watch: Policy = dataclasses.field(default_factory=Policy)
-    """what is done about who uses the GPUs without us, is idle, or slows others down"""
+    """What is done about processes that are without moiety, are idle, or slow others down."""
     say_after_s: float = 3.0
-    """programs that wait longer are told why; 0: never"""
+    """Seconds after which a waiting program is told why; 0: never."""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """of the arbiter, where somebody said what they are"""
+    """The arbiter's settings that are set somewhere, by field; the rest have their defaults."""
     filed: frozenset[str] = frozenset()
-    """the fields that a file says, and nothing that counts for more"""
+    """The fields that a file sets, and that neither a flag nor the environment overrides."""
     ready_fd: int | None = None
-    """who started it waits here for one line: that it is ready, or why not"""
+    """Pipe to the process that started it, for one line: that it is ready, or why not."""
 
     def arbiter_settings(self) -> Settings:
         """The arbiter's settings, with host memory for evicted bytes as found on this machine."""
@@ -71,7 +71,7 @@ class Options:
 
 
 FLAGS: Final = of_section("agent") + of_section("watch")
-"""what the command line of an agent knows"""
+"""The flags of an agent's command line."""
 
 
 def parse(arguments: Sequence[str], config: Config | None = None) -> Options:
@@ -89,7 +89,7 @@ def parse(arguments: Sequence[str], config: Config | None = None) -> Options:
 
 
 def files_of_system() -> list[File]:
-    """What an agent of all users goes by: nobody's own file, root's neither."""
+    """The files for an agent of all users: no user's own file, not even root's."""
     return [file for file in read_all(os.environ) if file.kind is not Kind.USER]
 
 
@@ -126,7 +126,7 @@ def of_config(config: Config, ready_fd: int | None = None, *, system: bool = Fal
         part[flag.field] = found.value
         if found.source in (Source.USER, Source.SYSTEM):
             filed.add(flag.field)
-    if system:  # it is there for whoever comes, and nobody's program may keep the others waiting
+    if system:  # it serves all users, and no user's program may keep the others waiting
         own.setdefault("idle_exit_s", 0.0)
         settings.setdefault("overdue", OverduePolicy.FENCE)
     return Options(

@@ -88,15 +88,15 @@ class CreateContainer(ControlRequest, frozen=True, tag="create_container"):
     capacity_bytes: int | None = None
     """The same as in CreateWorkload."""
     gpus: list[str] = []
-    """UUIDs of those that it is of; empty: of any"""
+    """UUIDs of the GPUs that it is a share of; empty: any."""
     pods: list[str] = []
-    """UIDs of Kubernetes' pods whose processes may use it; empty: whoever sees its socket"""
+    """UIDs of Kubernetes' pods whose processes may use it; empty: all that see its socket."""
     labels: dict[str, str] = {}
     """Labels of its processes in metrics and events: namespace, pod, container."""
 
 
 class RemoveContainer(ControlRequest, frozen=True, tag="remove_container"):
-    """Remove such a share; answered by Contained, as it was."""
+    """Remove a share for containers; answered by Contained, with the share as it was."""
 
     name: str
     force: bool = False
@@ -104,19 +104,19 @@ class RemoveContainer(ControlRequest, frozen=True, tag="remove_container"):
 
 
 class Containers(ControlRequest, frozen=True, tag="containers"):
-    """Which of them there are; answered by ContainerRows."""
+    """List the shares for containers; answered by ContainerRows."""
 
 
 class Status(ControlRequest, frozen=True, tag="status"):
-    """How the GPUs are; answered by NodeStatus."""
+    """Describe the agent and its GPUs; answered by NodeStatus."""
 
 
 class Ps(ControlRequest, frozen=True, tag="ps"):
-    """Who uses them; answered by Processes."""
+    """List the processes that share the GPUs; answered by Processes."""
 
 
 class SetShare(ControlRequest, frozen=True, tag="set_share"):
-    """Change what a program is promised, while it runs; what is UNSET stays. Answered by Shared."""
+    """Change the share of a program while it runs; UNSET fields stay. Answered by Shared."""
 
     target: str
     """A tenant's number, a pid or a name."""
@@ -140,7 +140,7 @@ class SetAgent(ControlRequest, frozen=True, tag="set_agent"):
 
 
 class TimelineRequest(ControlRequest, frozen=True, tag="timeline"):
-    """What happened, a page at a time; answered by Recorded."""
+    """Read the timeline, a page at a time; answered by Recorded."""
 
     spans_from: int = 0
     """The `spans_next` of the page before; 0: from the oldest that is kept."""
@@ -150,24 +150,24 @@ class TimelineRequest(ControlRequest, frozen=True, tag="timeline"):
 
 
 class Events(ControlRequest, frozen=True, tag="events"):
-    """What happened that matters; answered by Happened."""
+    """Read the journal; answered by Happened."""
 
     after: int = 0
     """Return only events with a higher number."""
     wait_s: float = 0.0
-    """Wait so long for an event if there is none."""
+    """Wait this long for an event if there is none."""
 
 
 class EventRecording(ControlRequest, frozen=True, tag="event_recording"):
     """The arbiter's last events and instructions, a page at a time; answered by RecordingPage."""
 
     segment: int = 0
-    """`RecordingPage.segment` of the page before; 0: from the oldest starting point"""
+    """`RecordingPage.segment` of the page before; 0: from the oldest starting point."""
     offset: int = 0
 
 
 class WatchRequest(ControlRequest, frozen=True, tag="watch"):
-    """What goes past the agent, and what is done about it; answered by Watched."""
+    """What uses GPUs without moiety, and what is done about it; answered by Watched."""
 
     policy: dict[str, str] = {}
     """By key: settings of [watch] that are tried without being set."""
@@ -180,7 +180,7 @@ class Reload(ControlRequest, frozen=True, tag="reload"):
 
 
 class NamePods(ControlRequest, frozen=True, tag="pods"):
-    """What the pods of this node are called; replaces what was said before. Answered by Done."""
+    """The names of this node's pods; replaces all earlier names. Answered by Done."""
 
     names: dict[str, str]
     """By UID: namespace/name."""
@@ -241,13 +241,13 @@ class Contained(Answer, frozen=True, tag="contained"):
 
 
 class ContainerRows(Answer, frozen=True, tag="container_rows"):
-    """All of them, by name."""
+    """All shares for containers, by name."""
 
     rows: list[ContainerRow]
 
 
 class Shared(Answer, frozen=True, tag="shared"):
-    """What a program is promised from now on."""
+    """The share of a program from now on."""
 
     program: str
     pid: int
@@ -291,14 +291,14 @@ class Watched(Answer, frozen=True, tag="watched"):
     policy: dict[str, str]
     """By key of the section [watch]."""
     is_blind: bool
-    """NVML's pids mean nothing to this agent"""
+    """True if NVML's pids mean nothing to this agent."""
     strangers: list[StrangerRow]
     offences: list[OffenceRow]
     planned: list[PlannedRow] = []
 
 
 class Processes(Answer, frozen=True, tag="ps"):
-    """Everybody who shares the GPUs."""
+    """All processes that share the GPUs."""
 
     rows: list[ProcessRow]
 
@@ -385,7 +385,7 @@ AnyAnswer = (
 
 
 def encode(message: ControlRequest | Answer) -> bytes:
-    """One line, less its end; bytes of a name that are no text become question marks."""
+    """Return one line, less its end; bytes that are no text become question marks."""
     try:
         return msgspec.json.encode(message)
     except UnicodeEncodeError:

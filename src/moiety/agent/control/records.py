@@ -41,9 +41,9 @@ class Record(msgspec.Struct, frozen=True):
     spec: str = ""
     """Path of the CDI specification with which containers get it."""
     gpus: list[str] = []
-    """UUIDs of those that it is of; empty: of any"""
+    """UUIDs of the GPUs that it is a share of; empty: any."""
     pods: list[str] = []
-    """UIDs of the pods whose processes may use it; empty: whoever sees its socket"""
+    """UIDs of the pods whose processes may use it; empty: all that see its socket."""
     labels: dict[str, str] = {}
     """Labels of its processes in metrics and events."""
     user: str = ""
@@ -66,7 +66,7 @@ class Survivor:
 
 
 def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
-    """What the last agent left behind and still lives; the remains of the rest are removed."""
+    """The workloads and processes that outlived the last agent; other records are removed."""
     records: list[Record] = []
     found: list[Survivor] = []
     for folder in sorted([*directory.workloads.glob("*"), *container_files.folders(directory)]):

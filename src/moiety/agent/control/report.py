@@ -29,7 +29,7 @@ from moiety.devices.interface import Devices, Usage
 
 
 class Reports:
-    """What commands and Prometheus are told of one agent."""
+    """What commands and Prometheus see of one agent."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Reports:
         return self._recovery.is_settled
 
     async def usages(self) -> dict[int, Usage]:
-        """Return what NVML says now, of the GPUs of which it says something."""
+        """Return what NVML says now, by GPU; without the GPUs for which it does not answer."""
         loop = asyncio.get_running_loop()
         found: dict[int, Usage] = {}
         try:

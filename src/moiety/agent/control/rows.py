@@ -1,4 +1,4 @@
-"""What the answers of the control socket consist of: one row for each thing that is shown."""
+"""The rows of answers on the control socket: one row for each thing that is shown."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ProcessRow(msgspec.Struct, frozen=True):
 
 
 class StrangerRow(msgspec.Struct, frozen=True):
-    """One process on one GPU that does not share it."""
+    """One process that uses one GPU without moiety."""
 
     pid: int
     user: str
@@ -189,7 +189,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TenantName(msgspec.Struct, frozen=True, array_like=True):
-    """Who a tenant is, or was."""
+    """The process, program and workload of a tenant, also after it ended."""
 
     tenant: int
     pid: int
@@ -199,7 +199,7 @@ class TenantName(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GpuName(msgspec.Struct, frozen=True, array_like=True):
-    """A GPU, and what of it is shared out."""
+    """A GPU, and the bytes of it that are shared out."""
 
     gpu: int
     name: str

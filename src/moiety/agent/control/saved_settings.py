@@ -18,8 +18,8 @@ class SavedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     settings: dict[str, str] = {}
     beside: dict[str, Any] = {}
-    """what the command line and files said of them then: an agent that was killed comes back with
-    the same ones, and was told otherwise since"""
+    """Their values on the command line and in files at that time: a killed agent comes back with
+    the same values, and the changes made since are newer."""
 
     def over(self, settings: Settings) -> Settings:
         """These settings with the changes made to them; raises ValueError with a sentence."""
@@ -33,10 +33,10 @@ class SavedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def write(
     directory: Directory, kept: SavedSettings, options: Options, *, ends: bool = False
 ) -> None:
-    """Write it down; nothing changed leaves no file. Raises OSError.
+    """Write the changes to the file; without changes there is no file. Raises OSError.
 
-    `options` are those of the agent that was told. If it `ends` in order, whatever the next command
-    line says is newer; what files say is as old as it was.
+    `options` are the options of the agent that was changed. If it `ends` in order, the next command
+    line is newer than the changes; files stay as old as they were.
     """
     beside = {f: v for f, v in options.settings.items() if not ends or f in options.filed}
     kept = msgspec.structs.replace(kept, beside=beside)
@@ -47,7 +47,7 @@ def write(
 
 
 def read(directory: Directory, options: Options, log: Any) -> SavedSettings:
-    """What earlier agents were told, less what the command line and files say anew.
+    """The changes made to earlier agents, less what the command line and files say anew.
 
     A file that cannot be understood is set aside, and the log says so: an agent with the defaults
     is better than none.

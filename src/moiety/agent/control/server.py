@@ -87,11 +87,11 @@ class ControlServer:
     def _not_from_pods(self, peer: processes.Peer) -> MoietyError | None:
         """Refuse commands from pods: a pod has its share's socket, and no other is meant for it.
 
-        Root in a pod would be root here, and it may not be the machine's.
+        Root in a pod would count as root here, although it may not be the machine's root.
         """
         pod = container_files.stranger(peer.pid)
         if not pod and peer.pid and processes.start_time(peer.pid) is None:
-            return NotAllowed("who asked has ended, so nobody knows whose it was", "ask again")
+            return NotAllowed("the process that asked has ended: its pod is unknown", "ask again")
         if not pod:
             return None
         text = f"pid {peer.pid} of this pod came to the agent's own socket and was turned away"

@@ -1,4 +1,4 @@
-"""What workloads are promised: checked before they start, and changed while they run."""
+"""The shares of workloads: checked before they start, and changed while they run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from moiety.model.share import Share
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Promises of one node."""
+    """The shares of one node."""
 
     runtime: Runtime
     clients: Mapping[int, Client]
@@ -56,10 +56,9 @@ class Shares:
     ) -> None:
         """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
 
-        UserLimit if this user may not have it. `own` is the workload that has it instead of its
-        present one. Without a process on a GPU
-        yet, it is enough that some GPU here could take it; with `gpus` (UUIDs, of which BadRequest
-        is raised if they are not here) each of these must.
+        Raises UserLimit if this user may not have it. `own` is the workload that gets it instead of
+        its present share. If no process of it is on a GPU yet, one GPU that could take the share is
+        enough; with `gpus` (UUIDs; BadRequest for one that is not here) each of them must.
         """
         among = {self._gpu(uuid) for uuid in gpus}
         if self.limits:
@@ -89,7 +88,7 @@ class Shares:
             raise ShareTaken(text, _typed(share, instead))
 
     def change(self, request: protocol.SetShare, only: int | None = None) -> protocol.Shared:
-        """Change what one program is promised; raises what `check` raises, or whom it means.
+        """Change the share of one program; raises what `check` and `_find` raise.
 
         `only`: it must belong to this user, or NotAllowed is raised.
         """
@@ -136,8 +135,8 @@ class Shares:
     def _coming(self, own: RunningWorkload | None, gpu: int) -> Promised:
         """What was promised to workloads that use no GPU yet, and will use this one.
 
-        Where there are several GPUs it is not always known which one they will take: their
-        processes are asked again when they do.
+        With several GPUs it is not always known which one they will take: their shares are checked
+        again when they do.
         """
         uuid = self.gpus[gpu].device.uuid
         alone = len(self.gpus) == 1
@@ -154,9 +153,9 @@ class Shares:
         )
 
     def _find(self, target: str, only: int | None) -> tuple[RunningWorkload, Client | None]:
-        """Whom a number or a name means; of other users' programs nobody means any by its name.
+        """The program that a number or a name means; user `only`'s programs come first.
 
-        Raises WorkloadUnknown, WorkloadAmbiguous or NotAllowed.
+        Raises WorkloadUnknown, WorkloadAmbiguous, or NotAllowed for another user's program.
         """
         may = [w for w in self.workloads.by_id.values() if only in (None, w.record.uid)]
         try:
@@ -197,7 +196,7 @@ class Shares:
 
 
 def _told(changes: dict[str, Any]) -> str:
-    """What was changed, as one would say it."""
+    """The changes in words."""
     return ", ".join(
         f"{name.removesuffix('_bytes').removesuffix('_s').replace('_', ' ')}: "
         + (format_bytes(value) if value and name.endswith("_bytes") else str(value))
@@ -212,7 +211,7 @@ def _only_one(target: str, named: Iterable[Client]) -> None:
 
 
 def _typed(share: Share, instead: Share) -> str:
-    """What could be asked for instead, as options."""
+    """The options of a share that could be promised instead."""
     options = []
     if share.gpu != instead.gpu:
         options.append(f"--gpu {instead.gpu:g} or less" if instead.gpu else "no --gpu")

@@ -1,4 +1,4 @@
-"""The timeline as pages for `moiety trace`: each is so small that nobody has to wait for it."""
+"""The timeline as pages for `moiety trace`, which are small, so that programs do not wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.states import State
 
 PAGE = 500
-"""records of each kind on one page"""
+"""Records of each kind on one page."""
 
 
 def recorded(
@@ -53,7 +53,7 @@ def recorded(
 
 
 def going_on(kept: Timeline, arbiter: Arbiter) -> list[Span]:
-    """What has begun and not ended, up to now."""
+    """The spans that have begun and not ended, up to now."""
     spans = [Span(*record) for record in kept.leaving() + kept.waiting_for_more()]
     for view in arbiter.tenants():
         for gpu in view.gpus:

@@ -80,7 +80,7 @@ def texts(policy: Policy) -> dict[str, str]:
 
 
 def notes(monitor: UsageMonitor | None, clients: Mapping[int, Client], now_s: float) -> list[str]:
-    """What somebody who looks at the GPUs should know; the costliest first, not all of many."""
+    """Sentences on programs that slow others down, or use GPUs without moiety; costliest first."""
     if monitor is None:
         return []
     found = [

@@ -26,7 +26,7 @@ OF_NODE: Final = frozenset(
         "WatchBlind",
     }
 )
-"""reasons of events that are nobody's in particular"""
+"""Reasons of events that concern the node and no one user."""
 
 
 def rows_for(rows: Iterable[ProcessRow], viewer: int, visible: Visible) -> list[ProcessRow]:
@@ -58,7 +58,7 @@ def _sizes_of(row: ProcessRow) -> ProcessRow:
 
 
 def events_for(events: Iterable[Event], viewer: int, visible: Visible) -> list[Event]:
-    """What this user sees of `moiety events`: what is nobody's, and what is its own."""
+    """What this user sees of `moiety events`: the node's events, and its own."""
     if visible is Visible.ALL:
         return list(events)
     return [e for e in events if e.uid == viewer or (e.uid is None and e.reason in OF_NODE)]

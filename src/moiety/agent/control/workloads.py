@@ -1,7 +1,7 @@
 """Workloads: what one `moiety run` started, each with its own socket and a record on disk.
 
-The socket is the identity: whoever connects to it belongs to that workload. The records let an
-agent that follows a killed one find out who is still there.
+The socket is the identity: a process that connects to it belongs to that workload. With the
+records, an agent that follows a killed one finds the processes that still live.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class RunningWorkload:
     """A text, since a `Path` interns every name in it, and interned names stay in memory."""
     listener: socket.socket
     root_pidfd: int
-    """-1 once its first process is gone"""
+    """-1 once its first process is gone."""
     clients: set[int] = field(default_factory=set)
     """Numbers of its tenants."""
 
     @property
     def socket(self) -> str:
-        """Where its processes find the agent."""
+        """The path at which its processes find the agent."""
         return socket_in(self.folder, self.record)
 
     @property
@@ -73,8 +73,8 @@ class RunningWorkload:
 def is_unbounded(record: Record, peer: processes.Peer, agent: int) -> bool:
     """Whether a process may take more of the agent than one user may: an administrator's may.
 
-    What runs in a container may not, whoever gave it its share, and although its root may be root
-    here; nor may an administrator's process in the workload of a user.
+    A process in a container may not, even if an administrator made its share, and although its root
+    may be root here; nor may an administrator's process in the workload of a user.
     """
     is_admins = processes.may_use(peer, agent) and record.uid in (0, agent)
     return is_admins and not record.container
@@ -145,7 +145,7 @@ class Workloads:
         )
         folder = f"{self._directory.workloads}/{identity}"
         check_socket_path(self._directory, f"{folder}/{SOCKET}")
-        prepare(self._directory)  # somebody may have tidied up
+        prepare(self._directory)  # a user may have removed the folders
         try:
             os.mkdir(folder, 0o700)
             os.mkdir(f"{folder}/clients", 0o700)
@@ -175,14 +175,14 @@ class Workloads:
         return self._open(record, folder)
 
     def rewrite(self, workload: RunningWorkload, record: Record) -> None:
-        """Change what is written down of a workload."""
+        """Change the record of a workload."""
         workload.record = record
         write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
         self.divide(workload)
         self.on_owner(record.uid)
 
     def remove(self, workload: RunningWorkload) -> None:
-        """Forget one that stays; its processes lose their agent."""
+        """Remove a share for containers; its processes lose their agent."""
         del self.by_id[workload.record.id]
         self._close(workload)
         shutil.rmtree(workload.folder, ignore_errors=True)
@@ -190,7 +190,7 @@ class Workloads:
             self._on_empty()
 
     def check_gang(self, gang: Gang, uid: int) -> None:
-        """Raise InvalidGang if one more program of this user cannot be of a gang."""
+        """Raise InvalidGang if no other program of this user can join a gang."""
         own = [w for w in self.by_id.values() if w.record.gang and w.record.gang.name == gang.name]
         if any(w.record.uid != uid for w in own):
             raise InvalidGang(f"gang {gang.name} is another user's", "another --gang")
@@ -207,7 +207,7 @@ class Workloads:
         return workload
 
     def promise(self, workload: RunningWorkload, share: Share) -> None:
-        """Change what a workload is promised, also for agents that follow this one."""
+        """Change the share of a workload, also for agents that follow this one."""
         self.rewrite(workload, msgspec.structs.replace(workload.record, share=share))
 
     def divide(self, workload: RunningWorkload) -> None:
@@ -234,7 +234,7 @@ class Workloads:
 
     @property
     def are_alive(self) -> bool:
-        """Whether a program is there that the next agent will have."""
+        """Whether a workload lives that the next agent will take over."""
         return any(each.is_alive for each in self.by_id.values())
 
     def close(self) -> None:
