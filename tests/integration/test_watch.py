@@ -122,7 +122,7 @@ def test_a_dry_run_only_says_so(make_node: MakeNode, watched: Command) -> None:
     process = stranger(node, watched)
     node.until_told("WouldAct", count=2)
     first, second = told(node, "WouldAct")
-    assert first.message.startswith("would tell of it: uses GPU 0 without moiety")
+    assert first.message.startswith("would record an event: uses GPU 0 without moiety")
     assert second.message.startswith("would end it: uses GPU 0 without moiety")
     assert told(node, "Killed", "Unregistered") == []
     assert process.poll() is None
@@ -209,7 +209,7 @@ def test_an_idle_program_is_named_with_what_it_holds(make_node: MakeNode, watche
     (event,) = told(node, "Idle")
     assert event.pid == process.pid
     assert "it holds 20 MiB of GPU 0" in event.message
-    assert "10 MiB that nobody else may use" in event.message
+    assert "10 MiB reserved for it" in event.message
     (row,) = node.json("ps", "--idle", "1s")
     assert row["pid"] == process.pid
     assert node.json("ps", "--idle") == []

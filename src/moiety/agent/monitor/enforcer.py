@@ -1,7 +1,7 @@
 """Carries out what the escalation of an offence decides: a warning, an event, the end of a process.
 
-A process is ended only through a descriptor of it whose start time was compared, so that a pid
-that was used again never means another process.
+A process is ended through a pidfd, after its start time was compared: so another process that has
+got the same pid is never ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REASONS: Final = {
 """The journal's reason for each offence."""
 _WOULD: Final = {
     ActionKind.WARN: "warn it",
-    ActionKind.EVENT: "tell of it",
+    ActionKind.EVENT: "record an event",
     ActionKind.KILL: "end it",
 }
 
@@ -40,7 +40,7 @@ class Enforcer:
         self._journal = journal
 
     def act(self, action: Action) -> None:
-        """Do it, or (`dry_run`) record what would be done."""
+        """Carry out one step, or (`dry_run`) record what would be done."""
         use = action.use
         client = self._clients.get(use.tenant) if use.tenant is not None else None
         text = action.text + f"; {action.threat}" * bool(action.threat)
@@ -86,7 +86,7 @@ class Enforcer:
         )
 
     def _kill(self, action: Action, client: Client | None) -> None:
-        """End that very process, if it is still there and still what it was."""
+        """End the process, unless it is gone or its pid belongs to another process."""
         who = action.use.who
         if action.offence is Offence.UNREGISTERED and self._is_client(who.pid):
             return  # it connected meanwhile

@@ -1,4 +1,4 @@
-"""Who uses the GPUs, as NVML and /proc say; both may take milliseconds, so not in the loop."""
+"""The processes that use the GPUs, as NVML and /proc say: slow, so it runs beside the loop."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from moiety.devices.process_identity import Origin, origin_of, sees_host_pids
 from moiety.enforcement.policy import Who
 
 NAMED_S: Final = 0.02
-"""Seconds that the system's tables may take to say what a user is called, the first time."""
+"""Seconds that the system's tables may take to find a user's name, the first time."""
 
 Found = tuple[dict[int, list[GpuProcess] | None], dict[int, Origin]]
-"""By GPU its processes (None: NVML does not say), and by pid who each of them is."""
+"""By GPU its processes (None: NVML does not say), and by pid the identity of each process."""
 
 
 class ProcessFinder:
-    """Finds the processes on GPUs, and whose they are."""
+    """Finds the processes on GPUs, and their users, containers and pods."""
 
     def __init__(self, devices: Devices) -> None:
         self.is_blind = not sees_host_pids()
@@ -40,7 +40,7 @@ class ProcessFinder:
         return found, {} if self.is_blind else self._origins_of(pids)
 
     def _origins_of(self, pids: set[int]) -> dict[int, Origin]:
-        """Return whose they are; what was read before counts while the start time is the same.
+        """Return their identities; an earlier answer counts while the start time is the same.
 
         A process whose user is not known yet is left out: rules may depend on the user. The NVML
         thread does not wait for the answer, since others wait for that thread.

@@ -55,7 +55,7 @@ ACTIVE: Final = frozenset({"queued", "restoring"})
 
 @dataclass(slots=True)
 class Stranger:
-    """One process on one GPU that does not share it."""
+    """One process that uses one GPU without moiety."""
 
     use: Use
     since_s: float
@@ -70,7 +70,7 @@ class Stranger:
 
 
 class UsageMonitor:
-    """Looks at who uses the GPUs; begins with `start`."""
+    """Watches which processes use the GPUs; begins with `start`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class UsageMonitor:
         """By tenant: what it cost others within the last minute."""
         self.idleness = Idleness()
         self.uses: list[Use] = []
-        """What was seen last."""
+        """The uses that the last look saw."""
         self._runtime = runtime
         self._loop = loop
         self._probe = probe
@@ -118,7 +118,7 @@ class UsageMonitor:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Look now and then, from now on."""
+        """Look every `policy.every_s` from now on."""
         self._timeline.on_stay.append(self._stayed)
         self._since_us = time.time_ns() // 1000
         self._before_s = self._runtime.now()
@@ -130,7 +130,7 @@ class UsageMonitor:
             self._arm()
 
     def change(self, policy: Policy) -> None:
-        """Decide otherwise from now on; what goes on is not forgotten."""
+        """Decide by this policy from now on; open cases stay open."""
         self.policy = policy
         self.escalation.change(policy)
         if self._timer:
@@ -160,7 +160,7 @@ class UsageMonitor:
         def ask() -> None:
             try:
                 found = self.finder.find(gpus, since_us)
-            except Exception as error:  # what /proc shows may be anything: the next look may do
+            except Exception as error:  # /proc may show anything; the next look may succeed
                 self._runtime.log.warning("usage_not_read", problem=str(error))
                 found = {}, {}
             self._loop.call_soon_threadsafe(self.looked, found)
@@ -168,7 +168,7 @@ class UsageMonitor:
         self._probe.submit(ask)
 
     def looked(self, found: Found) -> None:
-        """This is what there was to see a moment ago."""
+        """Take in what the finder saw a moment ago, and act on it."""
         self._is_looking = False
         users, origins = found
         now_s = self._runtime.now()
@@ -213,7 +213,7 @@ class UsageMonitor:
             return None  # it came or left meanwhile
         limit: int | None = max(on.limit_bytes, on.allocated_bytes)
         if on.managed_bytes or client.shares & SharedFlag.IMPORTED:
-            limit = None  # of what the driver pages, or others made, it tells something else
+            limit = None  # NVML counts managed and imported memory differently
         slack = self.policy.slack_bytes
         if slack is None:
             slack = 2 * self._gpus[gpu].budget.residue_bytes
@@ -229,7 +229,7 @@ class UsageMonitor:
         )
 
     def _has_no_lease(self, client: Client, view: TenantView) -> bool:
-        """Whether it had none since long before the last look, and has not moved anything since."""
+        """Whether a tenant had no lease since long before the last look, and evicted nothing."""
         if view.state not in WITHOUT or client.page.is_open:
             self._evicted.pop(client.number, None)
             return False
@@ -239,7 +239,7 @@ class UsageMonitor:
         return before == evicted and view.since_s < self._before_s - LEASE_MARGIN_S
 
     def _meet(self, now_s: float, gpus: list[int], views: dict[int, TenantView]) -> None:
-        """Keep the record of those who share nothing."""
+        """Update the record of processes that use GPUs without moiety."""
         shared = {gpu for view in views.values() for gpu in view.gpus}
         seen = {}
         for use in self.uses:
@@ -259,11 +259,11 @@ class UsageMonitor:
         self.strangers = seen
 
     def who(self, pid: int) -> Who | None:
-        """Whose a process is that was seen on a GPU."""
+        """The identity of a process that was seen on a GPU; None: it was not seen."""
         return next((use.who for use in self.uses if use.who.pid == pid), None)
 
     def plan(self, policy: Policy) -> list[tuple[float, Action]]:
-        """What would be done, and after how long, if what was seen last went on under a policy."""
+        """The steps that a policy would take, and when, if the uses seen last went on."""
         dry = dataclasses.replace(policy, dry_run=True)
         trial = Escalation(dry, os.geteuid(), _own_pids())
         times = {0.0}
@@ -334,7 +334,7 @@ class UsageMonitor:
         self, tenant: int, gpus: tuple[int, ...], state: State, begin_s: float, end_s: float
     ) -> None:
         if self.policy.every_s <= 0:
-            return  # nobody ever looks, so old ones would stay
+            return  # without looks, old stays would never be dropped
         self._interference.ended(Stay(tenant, gpus, state.value, begin_s, end_s))
 
     def on_left(self, client: Client) -> None:
@@ -342,7 +342,7 @@ class UsageMonitor:
         self.idleness.forget(client.number)
         self._evicted.pop(client.number, None)
         self.costs.pop(client.number, None)
-        if not processes.is_alive(client.pid, client.started):  # else it may just come anew
+        if not processes.is_alive(client.pid, client.started):  # else it may reconnect
             for action in self.escalation.left(client.pid, client.started):
                 self._enforcer.act(action)
 
@@ -365,12 +365,12 @@ def holdings(view: TenantView) -> str:
     if view.share.gpu:
         parts.append(f"a guaranteed {view.share.gpu:.0%} of the GPU's time")
     if view.share.memory_bytes:
-        parts.append(f"{format_bytes(view.share.memory_bytes)} that nobody else may use")
+        parts.append(f"{format_bytes(view.share.memory_bytes)} reserved for it")
     return ", ".join(parts) or "nothing"
 
 
 def took(stranger: Stranger, now_s: float) -> str:
-    """What a process that shares nothing takes from those who do."""
+    """What a process without moiety takes from programs that share the GPU, in words."""
     use = stranger.use
     worked = format_duration(round(stranger.worked_s(now_s), 1))
     return (

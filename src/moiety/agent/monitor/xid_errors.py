@@ -1,4 +1,4 @@
-"""Errors that a GPU's driver reports (XID): written down; a GPU that is gone is given to nobody."""
+"""Errors that a GPU's driver reports (XID): recorded here; a lost GPU is given to no program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moiety.arbiter import events as ev
 from moiety.devices.interface import Devices
 
 WAIT_S: Final = 60.0
-"""of one call; what happens meanwhile wakes it"""
+"""Seconds that one call waits at most; an error ends it."""
 OFF_BUS: Final = 79
 MEANINGS: Final = {
     13: "a program's kernel failed",
@@ -32,9 +32,9 @@ MEANINGS: Final = {
     94: "memory of a program lost its content; others are not concerned",
     95: "memory of the GPU lost its content; it has to be reset",
 }
-"""of the numbers in NVIDIA's list that administrators meet"""
+"""By XID: what it means. These are the XIDs of NVIDIA's list that administrators meet."""
 _XID: Final = re.compile(r"XID (\d+)")
-"""how the text of an event begins"""
+"""The beginning of an event's text."""
 
 
 class XidErrors:
@@ -59,19 +59,19 @@ class XidErrors:
         self._stopped = False
 
     def start(self) -> None:
-        """Begin, with what earlier agents wrote down."""
+        """Begin, with the errors in earlier agents' journal."""
         remember(self._gpus, self._journal, self._runtime.now())
         threading.Thread(target=self._listen, name="gpu-errors", daemon=True).start()
 
     def stop(self) -> None:
-        """Tell nobody any more."""
+        """Report no more errors."""
         self._stopped = True
 
     def _listen(self) -> None:
         while not self._stopped:
             try:
                 found = self._devices.next_error(WAIT_S)
-            except Exception as error:  # whatever NVML raises: then nobody is told
+            except Exception as error:  # NVML raises anything; no more errors are reported
                 self._runtime.log.warning("xid_errors_unreadable", problem=str(error))
                 return
             if found is not None and not self._stopped:
@@ -90,13 +90,13 @@ class XidErrors:
             self._runtime.feed(ev.GpuLost(gpu))
         found.errors[xid] = self._runtime.now()
         there = ", ".join(sorted(str(c) for c in self._clients.values() if gpu in c.gpus))
-        text = f"XID {xid}: {meaning}; it is used by {there or 'nobody'}"
+        text = f"XID {xid}: {meaning}; it is used by {there or 'no program'}"
         self._runtime.log.warning("xid_error", gpu=gpu, xid=xid, text=text)
         self._journal.note("GpuError", text, None, gpu)
 
 
 def remember(gpus: Gpus, journal: Journal, now_s: float) -> None:
-    """Restore what earlier agents were told of these GPUs, as far as the journal goes back."""
+    """Restore the errors of these GPUs from the journal, as far as it goes back."""
     for event in journal.ring:
         xid = _XID.match(event.message) if event.reason == "GpuError" else None
         if xid and event.gpu is not None and event.gpu in gpus:

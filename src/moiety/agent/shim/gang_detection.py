@@ -54,7 +54,7 @@ class GangDetection:
     def shared(self, client: Client, flags: int) -> None:
         """A process exported or imported GPU memory that it made itself.
 
-        With whom is not known: with those of its workload that exported or imported any.
+        The other side is not known: it may be any process of the workload that did so.
         """
         client.shares |= flags
         own = [c for c in self._clients.values() if c.workload == client.workload and c.shares]
@@ -62,13 +62,13 @@ class GangDetection:
             self._unite(own)
 
     def opened(self, exporter: Client, importer: Client) -> None:
-        """A process sees memory of another: from now on they may wait for each other's work."""
+        """A process opened memory of another: from now on they may wait for each other's work."""
         self._unite([exporter, importer])
 
     def _unite(self, clients: list[Client]) -> None:
-        """Let these, and whoever is in a gang with one of them, be one gang.
+        """Make one gang of these clients and of the members of their gangs.
 
-        Not if their users named different gangs for them, or if their GPUs cannot hold them all.
+        Not if their users named different gangs, or if their GPUs cannot hold them all.
         """
         gangs = {c.gang for c in clients if c.gang}
         named = {gang for gang in gangs if not gang.startswith(_FOUND)}
@@ -111,7 +111,7 @@ class GangDetection:
             )
 
     def _tell(self, client: Client, text: str) -> None:
-        """Say something to whoever reads the program's standard error."""
+        """Write a line to the program's standard error, and record it."""
         self._runtime.log.warning("terminal_line", client=str(client), text=text)
         self._journal.often(client.number, "Gang", text, client)
         client.connection.send(RefusedMessage(code=Refusal.GPU, text=text).encode())

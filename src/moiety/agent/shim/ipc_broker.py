@@ -1,9 +1,9 @@
-"""Memory that one process exports and others open: who may, and who pays for it.
+"""Memory that one process exports and others open: which processes may, and which is charged.
 
-An exporter names its memory by a token. Who brings the token gets the memory's descriptors, which
-pass through here, from the exporter to it; nobody else ever sees them. Only processes of the same
-user may, and only while the exporter is there. What is exported is charged to the exporter for as
-long as that has it, then to one of those who have it open.
+An exporter names its memory by a token. An importer that sends the token gets the memory's
+descriptors, which pass through the agent from the exporter to this importer only. An importer must
+be of the exporter's user, and the exporter must be connected. Exported memory is charged to the
+exporter while it has the memory, then to one of the importers.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Export:
     gpu: int
     bytes: int
     exporter: Client | None
-    """None: it is gone, or gave the memory up"""
+    """None: it is gone, or exports the memory no more."""
     importers: dict[int, int] = field(default_factory=dict)
     """By tenant, in order of arrival: how often each has it open."""
     payer: int | None = None
     """The importer that is charged with it, once there is no exporter."""
     relays: dict[int, Relay] = field(default_factory=dict)
-    """By serial of our question to the exporter: who waits for its pieces."""
+    """By serial of the agent's question to the exporter: the importer that waits for pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ Opened = Callable[[Client, Client], None]
 class IpcBroker:
     """Every export of one node.
 
-    `on_opened` is told of each process that opens another's memory: such two wait for each other.
+    `on_opened` is called for each process that opens another's memory: such two wait for each
+    other.
     """
 
     def __init__(self, runtime: Runtime, clients: Mapping[int, Client], recovery: Recovery) -> None:
@@ -71,11 +72,11 @@ class IpcBroker:
         self._own: dict[int, dict[Export, None]] = {}
         """By tenant: what it exports."""
         self._open: dict[int, dict[Export, None]] = {}
-        """By tenant: what it has open of others."""
+        """By tenant: what it has open from other processes."""
         self._held: dict[bytes, Export] = {}
         """By token: what resumed processes have open and no exporter has claimed yet."""
         self._relays: dict[int, Relay] = {}
-        """By serial of our question to the exporter."""
+        """By serial of the agent's question to the exporter."""
         self._asking: dict[int, set[int]] = {}
         """By tenant that asks: the serials of its relays."""
         self._serials = itertools.count(1)
@@ -99,7 +100,7 @@ class IpcBroker:
             client.connection.send(message.encode())
 
     def _belongs(self, export: Export, exporter: Client) -> None:
-        """Somebody exports this, and maybe others have it open from before the agent started."""
+        """Give an export its exporter; importers may have it open since before this agent."""
         self._by_token[export.token] = export
         export.exporter = exporter
         self._own.setdefault(exporter.number, {})[export] = None
@@ -110,7 +111,7 @@ class IpcBroker:
             self._tell(exporter, self._clients[number])
 
     def settled(self) -> None:
-        """Whoever outlived the last agent has spoken: what has no exporter is its importers'."""
+        """The recovery has ended: charge exports that no exporter claimed to an importer."""
         for token, export in self._held.items():
             self._by_token[token] = export
             self._charge(export)
@@ -126,7 +127,7 @@ class IpcBroker:
             self._pass_on(client, message)
 
     def ended(self, client: Client, message: ShareMessage) -> None:
-        """A token is void, or one of those who opened it has closed it."""
+        """An exporter withdraws a token, or an importer has closed the memory."""
         export = self._by_token.get(message.token)
         if export is None:
             return
@@ -170,7 +171,7 @@ class IpcBroker:
         try:
             relay = self._relays.get(message.serial)
             if relay is None or relay.export.exporter is not client:
-                return  # whoever wanted it is gone
+                return  # the importer is gone
             if message.pieces != len(fds) or message.pieces > PIECES_MAX:
                 raise ProtocolError(f"{message.pieces} pieces with {len(fds)} descriptors")
             if not message.pieces or self._clients.get(relay.importer.number) is None:
@@ -197,7 +198,7 @@ class IpcBroker:
                 os.close(fd)
 
     def _forget(self, serial: int) -> Relay:
-        """An importer waits no more."""
+        """Drop the relay of an importer that waits no more."""
         relay = self._relays.pop(serial)
         del relay.export.relays[serial]
         asking = self._asking[relay.importer.number]
@@ -229,7 +230,7 @@ class IpcBroker:
         client.connection.send(refused.encode())
 
     def _give_up(self, export: Export, *, gone: bool) -> None:
-        """Nobody can open it any more; those who have it open keep it, and one is charged."""
+        """Let no process open an export any more; charge an importer if the memory is `gone`."""
         if export.exporter is not None:
             _strike(self._own, export.exporter.number, export)
         export.exporter = None
@@ -264,7 +265,7 @@ class IpcBroker:
         for export in list(self._open.get(client.number, ())):
             if self._by_token.get(export.token) is export:
                 self._close(export, client.number)
-            else:  # nobody has said yet that it exports it
+            else:  # no exporter has claimed it yet
                 del export.importers[client.number]
                 _strike(self._open, client.number, export)
                 if not export.importers:
@@ -276,7 +277,7 @@ class IpcBroker:
 
 
 def _strike(known: dict[int, dict[Export, None]], number: int, export: Export) -> None:
-    """Take an export off the list of a process; of who has none there is no list."""
+    """Remove an export from a process' list, and the list once it is empty."""
     own = known.get(number)
     if own is not None and export in own:
         del own[export]

@@ -44,7 +44,7 @@ from moiety.wire.messages import (
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """What the sessions of one agent use."""
+    """The components that the sessions of one agent use."""
 
     runtime: Runtime
     loop: EventLoop
@@ -78,10 +78,10 @@ class Session:
         labels: dict[str, str] | None = None,
         is_admin: bool = False,
     ) -> None:
-        """Listen to `peer`, who came in through the socket of `workload`, which is `owner`'s.
+        """Listen to `peer`, which connected to the socket of `workload`, which belongs to `owner`.
 
-        `is_admin`: it may have more than one user may (RateLimits). Whatever user a process is in
-        its container, it counts as one of the share's owner. Raises OSError if it is dead.
+        `is_admin`: it may have more than one user may (RateLimits). Whichever user a process is in
+        its container, it counts as a process of `owner`. Raises OSError if it is dead.
         """
         self._context = context
         self._limits = context.limits
@@ -218,7 +218,7 @@ class Session:
         self._connection.send(welcome.encode(), client.page.fd)
 
     def _on_limit_query(self, message: AttachMessage) -> None:
-        """A monitoring tool asks what its workload has, and goes."""
+        """Answer a monitoring tool that asks for its workload's limit and use, and hang up."""
         context = self._context
         gpu = index_of(context.gpus, message.uuid)
         if gpu is None:
@@ -255,7 +255,7 @@ class Session:
             self._quotas.pop().give(self._owner)
 
     def _on_burst(self) -> float:
-        """It sends faster than it is read: return how many seconds others come first."""
+        """The process sends faster than the agent reads: return the seconds that it must wait."""
         now_s = self._runtime.now()
         turns = self._limits.turns
         wait_s = turns.spend(self._owner, now_s)

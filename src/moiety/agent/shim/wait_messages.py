@@ -1,8 +1,8 @@
-"""What whoever sits before a program is told: that it waits, for whom, and what is being restored.
+"""Lines on the terminal of an interactive program: why it waits, and what is being restored.
 
-A program's shim says whether anybody does, and writes the lines
-(native/shim/agent/terminal_notice.c). They are few: a wait is named once it is long, then ever more
-seldom, also over many short turns.
+The program's shim says whether it is interactive, and writes the lines
+(native/shim/agent/terminal_notice.c). They are few: the first one comes when a wait is long, the
+next ones at growing intervals, also over many short turns.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ NOTICES: Final = (WAITING, HELD, PLACE, CONTINUES, RESTORING)
 
 @dataclass(slots=True)
 class WaitRecord:
-    """What one client was told, and when it is told something again."""
+    """What one client was told, and when it gets the next line."""
 
     again_s: float = 0.0
     spacing_s: float = SPACING_S
     since_s: float | None = None
-    """Since when it waits, if it was told of this wait."""
+    """Since when it waits, if it got a line about this wait."""
     asked: tuple[int, float] = (0, 0.0)
     """Serial of its oldest unanswered request, and when that was first seen."""
     restored_again_s: float = 0.0
 
 
 class WaitMessages:
-    """Looks at those who wait, as long as somebody who talks does."""
+    """Looks at waiting programs, as long as an interactive one waits."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class WaitMessages:
         self._timer: Timer | None = None
 
     def may_wait(self) -> None:
-        """Somebody who talks asked for something, and may have to wait for it."""
+        """An interactive program has sent a request, and may have to wait for the answer."""
         if self._timer is None and self.after_s > 0:
             self._arm()
 
@@ -108,7 +108,7 @@ class WaitMessages:
             self._timer = None
 
     def restoring(self, client: Client, gpu: int, given_bytes: int) -> None:
-        """Room was given to a process; say so if all that it lacks is much."""
+        """A process got a restore budget: print a line if it still lacks many bytes."""
         told = self._of(client)
         now_s = self._runtime.now()
         if now_s < told.restored_again_s or self.after_s <= 0:
@@ -148,7 +148,7 @@ class WaitMessages:
     def _look_at(
         self, client: Client, view: TenantView, views: dict[int, TenantView], now_s: float
     ) -> bool:
-        """Tell one client what there is to tell; whether it waits."""
+        """Send one client its line if one is due; returns whether it waits."""
         told = self._of(client)
         since_s = view.waiting_since_s
         if since_s is None:
@@ -180,7 +180,7 @@ class WaitMessages:
     def _waiting_text(
         self, view: TenantView, views: dict[int, TenantView], waited_s: float, now_s: float
     ) -> str:
-        """For how long a tenant has waited, for whom, and how many go before it."""
+        """How long a tenant has waited, for which holders, and its place in the queue."""
         gpus = [gpu for gpu in self._arbiter.gpus() if gpu.gpu in view.gpus]
         where = ", ".join(str(gpu.gpu) for gpu in gpus)
         where = f"GPU{'s' * (len(gpus) > 1)} {where}" if gpus else "a GPU"
@@ -212,13 +212,13 @@ class WaitMessages:
         return " and ".join(found[:2]) + more if not more else ", ".join(found[:2]) + more
 
     def _place(self, view: TenantView, views: dict[int, TenantView]) -> str:
-        """Its place among those who wait for one of its GPUs, if somebody else does."""
+        """A tenant's place in the queue for one of its GPUs; empty if no other waits."""
         queue = [
             other
             for number in self._arbiter.queue()
             if (other := views.get(number)) and not view.gpus.keys().isdisjoint(other.gpus)
         ]
-        queue.sort(key=lambda other: -other.share.rank)  # stable: who came first goes first
+        queue.sort(key=lambda other: -other.share.rank)  # stable: first come, first served
         if view not in queue or len(queue) < 2:
             return ""
         return PLACE.text.format(place=queue.index(view) + 1, length=len(queue))
