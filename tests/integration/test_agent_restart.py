@@ -188,7 +188,7 @@ def test_an_agent_that_nobody_needs_ends(tmp_path: Path, pretended: Path) -> Non
     # Not so short that it may be gone before it was seen to answer.
     with AgentProcess(tmp_path / "a", pretended, ["--idle-exit", "2s"]) as agent:
         assert agent.wait() == 0
-        assert "nobody needs it" in agent.log()
+        assert "no workload uses it" in agent.log()
 
 
 def test_a_workload_keeps_the_agent_from_ending(tmp_path: Path, pretended: Path) -> None:

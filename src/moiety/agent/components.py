@@ -84,7 +84,7 @@ class Components:
         self.sessions.handlers.arena = arena
 
     def add_monitors(self, policy: Policy) -> None:
-        """Look at who uses the GPUs, and listen to the driver's errors."""
+        """Watch which processes use the GPUs, and listen to the driver's errors."""
         self.monitor = monitor = UsageMonitor(
             self.runtime,
             self.loop,
@@ -143,10 +143,9 @@ def build(
 ) -> Components:
     """Make and connect the components of an agent that has the GPUs of `budgets`.
 
-    `expected` are (pid, GPUs) of the processes that outlived the last agent, `fenced` the pids of
-    those that it had fenced, `owners` their users by pid. NVML is asked in `worker`; None: in a
-    thread of its own. `shared`: its programs are of several users, who must not hear each other's
-    names.
+    `expected` are (pid, GPUs) of the processes that outlived the last agent, `fenced` the pids that
+    it had fenced, `owners` the users by pid. NVML is called in `worker`; None: in a thread of its
+    own. `shared`: the programs belong to several users, who must not learn each other's names.
     """
     gpus = {
         device.index: ManagedGpu(device, budget, budget.residue_bytes) for device, budget in budgets

@@ -65,7 +65,7 @@ class Service:
     ) -> None:
         """Take the directory; raises AgentAlreadyRunning or BadAgentDirectory.
 
-        `read` reads again what the other two were made of.
+        `read` reads the options and the rules anew.
         """
         prepare(directory)
         self._directory = directory
@@ -126,7 +126,7 @@ class Service:
         for record in records:
             try:
                 known.adopt(record)
-            except OSError as error:  # somebody has tidied up its folder: the others go on
+            except OSError as error:  # its folder was removed: the other workloads continue
                 self._log.error("workload_lost", workload=record.id, problem=str(error))
         self._commands = commands = self._make_commands(parts, known, enforcer, changed)
         control = ControlServer(
@@ -157,7 +157,7 @@ class Service:
         self._manager.stopping(f"ending: {reason}")
         self._log.info("ending", reason=reason, clients=len(clients))
         parts.journal.note("AgentStopped", reason)
-        # While programs are there, nobody is to start an agent of their own for their GPUs.
+        # While programs run, no command may start an agent of its own for their GPUs.
         control.close(is_waited_for=self._directory.shared and known.are_alive)
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
             saved_settings.write(self._directory, commands.changed, self._options, ends=True)
@@ -165,7 +165,7 @@ class Service:
         parts.stop()
         known.close()
         parts.journal.close()
-        if not any(self._directory.workloads.glob("*")):  # none also if somebody has removed it
+        if not any(self._directory.workloads.glob("*")):  # none also if the folder was removed
             self._directory.arena.unlink(missing_ok=True)
 
     def _make_commands(
@@ -218,7 +218,7 @@ class Service:
         )
 
     def release(self) -> None:
-        """Give the GPUs and the directory back, and leave no files that nobody needs."""
+        """Release the locks of the GPUs and the directory, and remove their files."""
         for lock in reversed(self._locks):
             lock.release()
         self._locks.clear()
@@ -227,19 +227,19 @@ class Service:
 
     @staticmethod
     def _found(loop: asyncio.AbstractEventLoop, enforcer: LimitEnforcer, user: User) -> None:
-        """In some thread: it was found out who a user is."""
+        """Receive, in any thread, a user whose name and groups were found."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(enforcer.found, user)
 
     def _reload(self) -> None:
-        """The service manager, or whoever sends SIGHUP, wants the configuration read again."""
+        """Begin to read the configuration again, on SIGHUP."""
         self._reloading = asyncio.ensure_future(self.reload())
 
     async def reload(self) -> None:
         """Read the configuration again, and tell the service manager when that is done."""
         self._manager.reloading()
         try:
-            with contextlib.suppress(MoietyError):  # it is written down, and the old one counts
+            with contextlib.suppress(MoietyError):  # it is logged, and the old settings stay
                 await self._commands.reload()
         finally:  # or the manager would wait for the end of the reload
             self._manager.ready(self._status())
@@ -252,9 +252,10 @@ class Service:
         return f"{gpus} GPU(s), {workloads} workload(s), {tenants} tenant(s)"
 
     def _settings(self, outlived: bool, budgets: Sequence[GpuBudget]) -> Settings:
-        """The arbiter's; what survivors evicted before we came counts as memory that we gave.
+        """The arbiter's settings; the arena includes what survivors evicted under the last agent.
 
-        Raises ArenaAboveHost, unless somebody is there who needs this agent: it was possible then.
+        Raises ArenaAboveHost if the host has too little memory, but not if workloads outlived the
+        last agent: the memory was available when that agent started.
         """
         settings = self._options.arbiter_settings()
         possible = int(available_bytes() * ARENA_MOST)
@@ -269,7 +270,7 @@ class Service:
                 arena_bytes = int(self._directory.arena.read_text())
                 settings = dataclasses.replace(settings, arena_bytes=arena_bytes)
             except (OSError, ValueError):
-                pass  # no record, or a damaged one: what is free now has to do
+                pass  # no record, or a damaged one: the memory that is free now decides
         with must_be_usable(self._directory):
             self._directory.arena.write_text(f"{settings.arena_bytes}\n")
         self._arena_bytes = settings.arena_bytes
@@ -281,7 +282,7 @@ class Service:
             return Journal(self._directory.events)
 
     def _own_gpus(self, devices: Devices) -> list[tuple[Device, GpuBudget]]:
-        """Lock every GPU that is ours to manage; raises GpuOwned or NoGpu."""
+        """Lock every GPU that this agent manages; raises GpuOwned or NoGpu."""
         wanted = self._options.gpus
         inventory = devices.inventory()
         absent = sorted(set(wanted or ()) - {d.index for d in inventory})
@@ -298,7 +299,7 @@ class Service:
         return [(d, budget(d.total_bytes, capacity)) for d in found]
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback failed: our own mistake, which must not go unseen, nor end the agent."""
+        """Log a callback that failed: a bug of the agent, which must not end it."""
         del loop
         self._log.error("failed", what=context["message"], exc_info=context.get("exception"))
 
@@ -307,7 +308,7 @@ class Service:
             self._ended.set_result(reason)
 
     def _watch_idleness(self) -> None:
-        """Nobody needs the agent now: if that stays so for long enough, it ends."""
+        """End the agent after its idle time, if it has no workload then."""
         if self._idle_timer:
             self._idle_timer.cancel()
         idle_s = self._options.idle_exit_s
@@ -317,18 +318,18 @@ class Service:
 
     def _end_if_idle(self) -> None:
         if not self._workloads.by_id:
-            self._stop("nobody needs it")
+            self._stop("no workload uses it")
 
 
 def tell_ready(fd: int | None, answer: protocol.Answer) -> None:
-    """Tell whoever started this agent, once."""
+    """Send the answer to the process that started this agent, once."""
     if fd is None:
         return
     try:
         os.write(fd, protocol.encode(answer) + b"\n")
         os.close(fd)
     except OSError:
-        pass  # whoever started it did not wait for the answer
+        pass  # the process that started it did not wait for the answer
 
 
 def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
@@ -352,7 +353,7 @@ def serve(options: Options, rules: LimitRules, read: Read, *, foreground: bool) 
     """Run an agent in this process; raises MoietyError if it cannot start."""
     service: Service | None = None
     try:
-        # Whatever is written is for this user alone, also where others may go through the folder.
+        # Files are for this user alone, even where others may go through the folder.
         os.umask(0o077)
         directory = find("system" if options.system else "own")
         service = Service(directory, options, rules, read)

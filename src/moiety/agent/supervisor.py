@@ -19,9 +19,9 @@ ENDINGS = (signal.SIGTERM, signal.SIGINT)
 BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 5.0
 PREDECESSOR_S = 2.0
-"""how long a supervisor that is about to end may take"""
+"""Seconds that an earlier supervisor may take to end."""
 STEADY_S = 10.0
-"""an agent that ran so long is worth starting again at once"""
+"""An agent that ran for this long is started again without a delay."""
 
 
 def supervise(start: Callable[[], int], sleep: Callable[[float], None] = time.sleep) -> int:
@@ -75,7 +75,7 @@ def be_a_child() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Keep the agent with these arguments alive: LOCK-FILE READY-FD AGENT-ARGUMENTS..."""
     if os.fork():
-        os._exit(0)  # whoever started this waits for no more, and has no child left over
+        os._exit(0)  # the process that started this one waits only for this, and keeps no child
     try:
         lock = file_lock.take(Path(arguments[0]), str(os.getpid()), PREDECESSOR_S)
     except file_lock.LockHeld:

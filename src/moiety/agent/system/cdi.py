@@ -2,8 +2,8 @@
 
 A specification of the Container Device Interface (CNCF, SPEC.md of its repository) tells a runtime
 what to add to a container that asks for a device: here the shim, the folder with the socket,
-what has the loader load the shim, and the driver. It says to be of the oldest version that has all
-that, because a runtime refuses what is newer than itself.
+the file that makes the loader load the shim, and the driver. It names the oldest version that has
+all that, because a runtime refuses a specification that is newer than itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME: Final = re.compile(r"[a-z](?:[a-z0-9._-]{0,30}[a-z0-9])?")
 SYSTEM_DIR: Final = Path("/etc/cdi")
 NVIDIA_SPECS: Final = ("/etc/cdi", "/var/run/cdi")
 LIBRARY_DIRS: Final = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
-"""where every glibc looks without being told, on Debian's side and on Red Hat's"""
+"""Where glibc looks by default: of Debian's family and of Red Hat's."""
 STATE_INSIDE: Final = "/opt/moiety/simgpu"
 DRIVER_LIBRARIES: Final = (
     "libcuda.so.1",
@@ -36,9 +36,9 @@ DRIVER_LIBRARIES: Final = (
     "libnvidia-ptxjitcompiler.so.1",
     "libnvidia-nvvm.so.4",
 )
-"""what programs and NVIDIA's runtime load, and libcuda itself"""
+"""The libraries that programs, NVIDIA's runtime and libcuda itself load."""
 UNVERSIONED: Final = ("libnvidia-gpucomp.so",)
-"""of the driver, too, but known by its whole version only"""
+"""Libraries of the driver whose file name has its whole version."""
 PASSED_ON: Final = (
     "HOME",
     "MOIETY_AGENT",
@@ -54,7 +54,7 @@ PASSED_ON: Final = (
     "XDG_RUNTIME_DIR",
     "XDG_STATE_HOME",
 )
-"""what of this environment the hook needs to find the same agent"""
+"""Variables that the hook needs to find the same agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +68,13 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """What a container with a share has that it would not have without."""
+    """What a share adds to a container."""
 
     mounts: list[Mount]
     environment: dict[str, str]
     devices: list[str] = field(default_factory=list)
     beside: str = ""
-    """a device of NVIDIA's own specification that brings the driver, if there is that"""
+    """A device of NVIDIA's own specification that brings the driver; empty: there is none."""
 
 
 def check_name(name: str) -> str:
@@ -89,16 +89,16 @@ def check_name(name: str) -> str:
 
 
 def default_dir() -> Path:
-    """Where runtimes of this user look for specifications, or can be told to."""
+    """The folder where this user's runtimes look for specifications, or can be configured to."""
     if os.geteuid() == 0:
         return SYSTEM_DIR
     return user_folder("XDG_CONFIG_HOME") / "cdi"
 
 
 def edits(folder: Path, shim: Path, driver: Path, *, alone: bool = False) -> Edits:
-    """What puts the share whose files are in `folder` into a container.
+    """What adds the share whose files are in `folder` to a container.
 
-    `alone`: no other device is asked for beside it, so that it brings the driver in any case.
+    `alone`: the container asks for no other device, so that this one always brings the driver.
     """
     mounts = [
         Mount(str(shim), container_files.SHIM_INSIDE),

@@ -7,8 +7,8 @@
         socket/shim.sock           what the container sees as /opt/moiety/socket
 
 They do not lie in the agent's directory, which may be gone after the machine was restarted, while
-containers and their specifications are still there. Inside a container everybody may connect,
-whatever users it has: who sees the socket was given it. Outside nobody reaches it but the owner.
+containers and their specifications are still there. Inside a container every user may connect:
+the socket is only in containers that have the share. Outside, only the owner reaches it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ SOCKETS: Final = "socket"
 PRELOAD: Final = "preload"
 SOCKET_MODE: Final = 0o666
 _MOUNTED: Final = re.compile(r"/[a-z-]*containers/([0-9a-f]{12})[0-9a-f]{52}/")
-"""where Docker and Podman keep the files of one container"""
+"""The folder in which Docker and Podman keep the files of one container."""
 SHIM_INSIDE: Final = "/opt/moiety/libmoiety.so"
 SOCKETS_INSIDE: Final = "/opt/moiety/socket"
 PRELOAD_INSIDE: Final = "/etc/ld.so.preload"
 
 
 def root(directory: Directory) -> Path:
-    """Where all of them lie."""
+    """The folder of the files of all shares."""
     return directory.state / "containers"
 
 
@@ -44,12 +44,12 @@ def folder(directory: Directory, name: str) -> Path:
 
 
 def folders(directory: Directory) -> list[Path]:
-    """Those of every share that was ever made here and not removed."""
+    """The folders of all shares that were made here and not removed."""
     return list(root(directory).glob("*/"))
 
 
 def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
-    """Make them, or make them whole again; raises BadAgentDirectory or OSError."""
+    """Make the files of a share, or repair them; raises BadAgentDirectory or OSError."""
     found = folder(directory, name)
     check_socket_path(directory, found / SOCKETS / "shim.sock")
     if not found.parent.exists():
@@ -69,7 +69,7 @@ def make(directory: Directory, name: str, owner: processes.Peer) -> Path:
 
 
 def keeps_out(pods: list[str], pid: int, proc: Path = Path("/proc")) -> str:
-    """Why a process may not use a share that these pods have; empty: it may."""
+    """Why a process may not use the share of these pods; empty: it may."""
     if not pods:
         return ""
     found = pod_of(pid, proc)
@@ -87,10 +87,10 @@ def pod_of(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def stranger(pid: int, proc: Path = Path("/proc")) -> str:
-    """The pod of Kubernetes that a process is in, if that is none of ours; empty: it is.
+    """The foreign pod of Kubernetes that a process is in; empty: it is in none.
 
-    Ours is what is in the agent's own pod, or sees the files of the machine: a container runtime
-    starts its hooks in the pod's control group, but not among its files.
+    Not foreign is a process in the agent's own pod, or one that sees the machine's files: a
+    container runtime starts its hooks in the pod's control group, but not among its files.
     """
     found = pod_of(pid, proc)
     if not found or found == pod_of(os.getpid(), proc):
@@ -99,7 +99,7 @@ def stranger(pid: int, proc: Path = Path("/proc")) -> str:
         if os.readlink(f"{proc}/{pid}/ns/mnt") == os.readlink(f"{proc}/1/ns/mnt"):
             return ""
     except OSError:
-        pass  # who is not known is a stranger
+        pass  # an unknown process counts as foreign
     return found
 
 
@@ -122,10 +122,10 @@ def container_of(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def _read(path: str) -> str:
-    """A file of /proc; not by a Path, which interns each part: a number for each who ever asked.
+    """A file of /proc; not by a Path, which would intern the pid of each process that ever asked.
 
-    Nor as text: each opened as such leaves the name of what its codec is asked for in the
-    interpreter's cache of attributes.
+    Nor as text: each text file leaves the name of an attribute of its codec in the interpreter's
+    cache of attributes.
     """
     with open(path, "rb") as file:
         return file.read().decode(errors="replace")

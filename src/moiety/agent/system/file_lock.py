@@ -12,10 +12,10 @@ from pathlib import Path
 
 
 class LockHeld(Exception):
-    """Somebody else has the lock; `owner` is what they wrote into it.
+    """Another process has the lock; `owner` is what it wrote into the file.
 
-    `pid` is the holder by the kernel's word, where it says it. `is_kept`: nobody holds it now, but
-    whoever did is coming back.
+    `pid` is the holder as the kernel says it; None: it does not. `is_kept`: the lock is free, but
+    its last holder is coming back.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class FileLock:
     ) -> None:
         """Take the lock, leaving `owner` in it; raises LockHeld or OSError.
 
-        `is_kept` is asked about what a holder left who did not release it: whether that one still
-        counts as its holder.
+        `is_kept` gets the text of a holder that did not release the lock, and returns whether that
+        process still counts as its holder.
         """
         self.path = path
         while True:
@@ -64,7 +64,7 @@ class FileLock:
         os.pwrite(fd, owner.encode() + b"\n", 0)
 
     def release(self) -> None:
-        """Remove the file, if we may, and let go."""
+        """Remove the file, if that is permitted, and release the lock."""
         try:
             os.unlink(self.path)
         except OSError:
@@ -73,7 +73,7 @@ class FileLock:
 
 
 def take(path: Path, owner: str, wait_s: float) -> FileLock:
-    """The lock, as soon as it is free; raises LockHeld if it is not in time."""
+    """Take the lock as soon as it is free; raises LockHeld after `wait_s`."""
     deadline_s = time.monotonic() + wait_s
     while True:
         try:
@@ -100,7 +100,7 @@ def is_held(path: Path) -> bool:
 
 
 def holder(fd: int) -> int | None:
-    """The process that has a file locked, by the kernel's word; None where it does not say."""
+    """The process that has locked a file, as the kernel says it; None: it does not."""
     status = os.fstat(fd)
     where = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
@@ -135,9 +135,9 @@ def _open(path: Path, mode: int) -> int:
 
 
 def _ordinary(fd: int, path: Path) -> int:
-    """The descriptor; raises OSError for what somebody else put there to have us write elsewhere.
+    """Return the descriptor; raises OSError for a file that would make the agent write elsewhere.
 
-    A pipe, say, or another name of another file, where the kernel does not forbid making one
+    Another user can put a pipe there, or a hard link to another file where the kernel permits it
     (fs.protected_hardlinks).
     """
     found = os.fstat(fd)

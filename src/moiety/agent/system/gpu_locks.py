@@ -1,7 +1,7 @@
 """Which agent owns a GPU: one lock for each, where the agents of all users see each other's.
 
-The kernel lets go of it when its holder dies. An agent that was killed and has somebody who starts
-it again is given a moment to come back: its programs still hold the GPU, and its memory.
+The kernel releases it when its holder dies. A killed agent that has a supervisor is given a moment
+to come back: its programs still hold the GPU, and its memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.model.errors import GpuOwned, SystemRefusal
 
 KEPT_BY: Final = "kept by"
-"""before the process that starts an agent again, and when that process began"""
+"""Prefix of the pid and the start time of the process that starts an agent again."""
 
 
 def own(device: Device, directory: Directory) -> FileLock:
@@ -56,7 +56,7 @@ def _keeper_of(directory: Directory) -> tuple[int, int] | None:
 
 
 def _keeps_agents(pid: int, started: int) -> bool:
-    """Whether a process still lives and is what was written: anybody may write into a lock."""
+    """Whether a process lives and is a supervisor: every user can write a pid into a lock."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
@@ -66,7 +66,7 @@ def _keeps_agents(pid: int, started: int) -> bool:
 
 
 def _keeper_in(left: str) -> tuple[int, int] | None:
-    """The same, as the last holder of a lock wrote it."""
+    """The supervisor's pid and start time, as the last holder of a lock wrote them."""
     for line in left.splitlines():
         if line.startswith(KEPT_BY):
             try:
@@ -78,7 +78,7 @@ def _keeper_in(left: str) -> tuple[int, int] | None:
 
 
 def _told(held: LockHeld) -> str:
-    """Who has it: by its own word, and by the kernel's where the two differ."""
+    """The holder as it wrote itself into the lock; as the kernel says it if the two differ."""
     own_word = held.owner.partition("\n")[0]
     if held.is_kept:
         keeper = _keeper_in(held.owner)
@@ -96,7 +96,7 @@ def _whose(pid: int) -> str:
 
 
 def lock_dir() -> Path:
-    """Where agents of all users see each other's locks."""
+    """The folder in which agents of all users see each other's locks."""
     if named := os.environ.get("MOIETY_LOCK_DIR"):
         return Path(named)
     if is_simulated():
@@ -105,7 +105,7 @@ def lock_dir() -> Path:
         return folder
     system = Path("/run/lock")
     try:
-        # Not whether we may write there: every user must come to the same answer.
+        # Not whether this user may write there: the answer must be the same for all users.
         is_everybodys = bool(system.stat().st_mode & stat.S_IWOTH)
     except OSError:
         is_everybodys = False

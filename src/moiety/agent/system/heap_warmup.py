@@ -11,9 +11,9 @@ import sys
 from typing import Final
 
 LARGEST_BYTES: Final = 512
-"""an object that is larger does not come from an arena"""
+"""A larger object does not come from an arena."""
 MOST_BYTES: Final = 2 << 20
-"""more than is left of the arenas of an agent that is ready; what is too much is given back"""
+"""More than the free part of a ready agent's arenas; Python gives the surplus back."""
 
 
 def touch(size: int = MOST_BYTES) -> None:

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 SOCKET: Final = Path("/run/systemd/journal/socket")
 LEVELS: Final = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
-"""of syslog"""
+"""Syslog's number of each level."""
 VALUE_MAX: Final = 4096
-"""of one field: a datagram has an end"""
+"""Most characters of one field, because a datagram is limited."""
 
 
 def fields(event: Mapping[str, Any], sentence: str) -> bytes:
-    """One entry: `sentence` is its message, each key of the event a field of its own."""
+    """Encode one entry: `sentence` is its message, each key of the event a field of its own."""
     known: dict[str, str] = {
         "MESSAGE": sentence,
         "PRIORITY": str(LEVELS.get(str(event.get("level")), 6)),
@@ -49,7 +49,7 @@ class Journald:
         self._path = str(path)
 
     def msg(self, event: Mapping[str, Any], sentence: str) -> None:
-        """Write one entry; a journal that does not keep up loses it, and nobody waits."""
+        """Write one entry, without waiting; a journal that does not keep up loses it."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
                 sock.setblocking(False)
@@ -64,9 +64,10 @@ class Journald:
 
 
 def to_stderr(text: str) -> None:
-    """Write there what somebody reads at once, and lose the rest.
+    """Write to stderr what it takes at once, and lose the rest.
 
-    Nobody waits for a full pipe or a terminal that is held (Ctrl-S), nor fails for a closed one.
+    The agent does not wait for a full pipe or a terminal that is held (Ctrl-S), and a closed stderr
+    is no error.
     """
     try:
         fd = sys.stderr.fileno()

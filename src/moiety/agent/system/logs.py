@@ -40,9 +40,9 @@ class BoundedFile:
         os.close(self._fd)
 
     def _begin_anew(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # somebody has moved it already
+        with contextlib.suppress(FileNotFoundError):  # another process has moved it already
             os.replace(self._path, self._path.with_name(self._path.name + ".1"))
-        # The old one last: where the folder is gone, its number must not become somebody else's.
+        # The old one is closed last: if the folder is gone, no other file may get its number.
         fd, size = self._opened()
         os.close(self._fd)
         self._fd, self._size = fd, size
@@ -61,7 +61,7 @@ class Both:
         self._file = file
 
     def write(self, text: str) -> int:
-        """To both."""
+        """Write to stderr and to the file."""
         to_stderr(text)
         return self._file.write(text)
 

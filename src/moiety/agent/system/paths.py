@@ -1,12 +1,12 @@
 """The agent's directories: where its sockets, locks and workloads lie, and what outlives them.
 
-A user's own agent keeps them to itself. In that of the system's agent everybody may go to the
-control socket and to their own workloads' sockets, and nobody may look around.
+A user's own agent keeps them to itself. In the directory of the system's agent all users may reach
+the control socket and their own workloads' sockets, and none may list the folders.
 
 Sockets and locks are gone after a restart of the machine. What is still of use then (events, what
 `moiety set --agent` changed, shares for containers, the log) lies in `state` and `logs`, which are
-folders of their own only where the directory is the usual one: whoever names another
-(MOIETY_DIR, MOIETY_SYSTEM_DIR) has all of it there.
+folders of their own only if the directory is the usual one. If MOIETY_DIR or MOIETY_SYSTEM_DIR
+names another directory, they lie in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from moiety.config.table import WHICH_AGENT
 from moiety.model.errors import BadAgentDirectory
 
 SOCKET_PATH_MAX = 107
-"""what fits into sockaddr_un, less the final NUL"""
+"""Bytes that fit into sockaddr_un, less the final NUL."""
 SYSTEM: Final = "/run/moiety"
 SYSTEM_STATE: Final = "/var/lib/moiety"
 SYSTEM_LOGS: Final = "/var/log/moiety"
@@ -37,11 +37,11 @@ class Directory:
 
     path: Path
     shared: bool = False
-    """the system's agent serves here, for all users"""
+    """True if the system's agent serves here, for all users."""
 
     @property
     def folder_mode(self) -> int:
-        """Of this folder and those of workloads."""
+        """The mode of this folder and of the workloads' folders."""
         return 0o711 if self.shared else 0o700
 
     @property
@@ -71,7 +71,7 @@ class Directory:
 
     @property
     def log(self) -> Path:
-        """What the agent has to say."""
+        """The agent's log."""
         return self.logs / "agent.log"
 
     @property
@@ -147,7 +147,7 @@ def find(which: str | None = None) -> Directory:
 
 
 def prepare(directory: Directory) -> None:
-    """Create them if need be; raises BadAgentDirectory unless they are ours alone."""
+    """Create the folders if need be; raises BadAgentDirectory if they are not this user's own."""
     folders = dict.fromkeys((directory.path, directory.state, directory.logs, directory.workloads))
     with must_be_usable(directory):
         for path in folders:
@@ -161,7 +161,7 @@ def prepare(directory: Directory) -> None:
 
 
 def _may_be_made(folder: Path) -> bool:
-    """Whether a folder is ours, or can be: nobody else's home is written to (as after `sudo`)."""
+    """Whether a folder is, or can be, this user's own: not in another's home (after `sudo`)."""
     for above in (folder, *folder.parents):
         try:
             found = os.stat(above)

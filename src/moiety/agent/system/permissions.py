@@ -1,7 +1,7 @@
-"""Who may come to a socket in the agent's directory: the kernel turns everybody else away.
+"""Which users may reach a socket in the agent's directory: the kernel refuses all others.
 
-The folders belong to the agent, so that nobody can put something else where it will write. A user
-is let in by an access control list; where the file system knows none, by the socket's owner.
+The folders belong to the agent, so that no other user can replace a file that it will write. An
+access control list lets a user in; where the file system has none, the socket's owner does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOBODY: Final = 0xFFFFFFFF
 
 
 def open_to(folder: Path | str, socket: Path | str, uid: int) -> None:
-    """Let one user, its agent and root come to a socket in a folder; raises OSError.
+    """Let one user, the agent and root reach a socket in a folder; raises OSError.
 
     An agent that is not root, on a file system without such lists, cannot keep others from
     connecting: it hangs up on them, as it does in every case.
@@ -40,7 +40,7 @@ def open_to(folder: Path | str, socket: Path | str, uid: int) -> None:
 
 
 def let_through(folder: Path, uid: int) -> None:
-    """Let one more user go through a folder to what it knows in there; raises OSError."""
+    """Let one more user go through a folder to paths that it knows; raises OSError."""
     try:
         _admit(folder, uid, owner=7, user=1)
     except OSError:
@@ -48,12 +48,12 @@ def let_through(folder: Path, uid: int) -> None:
 
 
 def let_only(folder: Path, uid: int) -> None:
-    """Let one more user, and nobody else, go through; OSError where no list can say that."""
+    """Let one more user only go through a folder; OSError without access control lists."""
     _admit(folder, uid, owner=7, user=1)
 
 
 def open_to_group(socket: Path, mode: int, gid: int | None) -> None:
-    """Let whoever `mode` says come to a socket, its group being this one; raises OSError."""
+    """Give a socket this mode and this group; raises OSError."""
     os.chmod(socket, mode & ~0o077)
     if gid is not None:
         os.chown(socket, -1, gid, follow_symlinks=False)

@@ -14,7 +14,7 @@ _CREDENTIALS = struct.Struct("iII")
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end of a Unix socket, as of its connect call."""
+    """The process and user at the other end of a Unix socket, as of its connect call."""
 
     pid: int
     uid: int
@@ -22,7 +22,7 @@ class Peer:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """The kernel's word on who connected."""
+    """The process at the other end of a connection, as the kernel says it."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(raw))
 
@@ -30,8 +30,8 @@ def peer_of(connection: socket.socket) -> Peer:
 def pidfd_of(connection: socket.socket, pid: int) -> int:
     """A descriptor of the connected process that becomes readable when it dies.
 
-    Asks the socket where the kernel can (6.5 and later), so that a number in use again cannot
-    fool us. Raises ProcessLookupError when it is dead already.
+    Asks the socket where the kernel can (6.5 and later), so that a reused pid does not mean another
+    process. Raises ProcessLookupError when the process is dead already.
     """
     try:
         return connection.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
@@ -56,7 +56,7 @@ def start_time(pid: int) -> int | None:
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Whether that very process lives, and not another that got its number."""
+    """Whether the process lives, and not another process that got its pid."""
     return start_time(pid) == started
 
 
@@ -92,7 +92,7 @@ def kill(pidfd: int) -> None:
 
 
 def give_way() -> None:
-    """Let others run who want this processor."""
+    """Let another thread run on this processor."""
     os.sched_yield()
 
 

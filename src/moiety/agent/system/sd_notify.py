@@ -11,10 +11,10 @@ from moiety.agent.system.event_loop import DelayLoop
 
 
 class ServiceManager:
-    """Whoever listens at $NOTIFY_SOCKET; where nobody does, nothing is said."""
+    """The service manager that listens at $NOTIFY_SOCKET; without one, nothing is sent."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        """Read where to speak; raises nothing."""
+        """Read the socket's path from the environment; raises nothing."""
         known = os.environ if environment is None else environment
         self._path = known.get("NOTIFY_SOCKET", "")
         self._watchdog_s = 0.0
@@ -22,15 +22,15 @@ class ServiceManager:
             try:
                 self._watchdog_s = int(known.get("WATCHDOG_USEC", "0")) / 1e6
             except ValueError:
-                pass  # then nobody waits for signs of life
+                pass  # then there is no watchdog
 
     @property
     def listens(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a service manager."""
         return bool(self._path)
 
     def tell(self, *lines: str) -> None:
-        """Say these in one message. A manager that cannot be reached stops no agent."""
+        """Send these lines in one message; a manager that cannot be reached is no error."""
         if not self._path:
             return
         # An abstract socket is written with an @ in front.
@@ -43,16 +43,16 @@ class ServiceManager:
             pass
 
     def ready(self, status: str) -> None:
-        """Programs can come; also after a reload."""
+        """Say that the agent serves programs; also after a reload."""
         self.tell("READY=1", f"STATUS={status}", f"MAINPID={os.getpid()}")
 
     def reloading(self) -> None:
-        """The configuration is read again; `ready` ends it."""
+        """Say that the configuration is read again; `ready` ends it."""
         now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self.tell("RELOADING=1", f"MONOTONIC_USEC={now_us}")
 
     def stopping(self, status: str) -> None:
-        """It is about to end."""
+        """Say that the agent is about to end."""
         self.tell("STOPPING=1", f"STATUS={status}")
 
     def keep_told(self, loop: DelayLoop, status: Callable[[], str], every_s: float = 10.0) -> None:

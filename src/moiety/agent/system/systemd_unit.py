@@ -24,7 +24,7 @@ ExecReload=/bin/kill -HUP $MAINPID
 {environment}\
 # A new agent takes over from a killed one: programs that hold a GPU run on meanwhile.
 Restart=on-failure
-# Bad options and bad settings stay bad until somebody changes them.
+# A restart does not correct bad options or bad settings.
 RestartPreventExitStatus=64 78
 RestartSec=100ms
 WatchdogSec=30

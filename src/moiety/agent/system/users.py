@@ -1,9 +1,9 @@
 """The users of this machine, by number and by name: asked beside the loop, which never waits.
 
 What the system's tables say may come from a directory service (LDAP) that takes its time, or does
-not answer. So each question is asked in a thread of its own. Until it is answered a user is a
-number of which nothing is known: for sentences that is enough, and who goes by rules decides what
-holds meanwhile (docs/decisions/0033). What was answered once counts until there is another answer.
+not answer. So each question is asked in a thread of its own. Until it is answered, only the user's
+number is known: that is enough for sentences, and the code that applies rules decides what holds
+meanwhile (docs/decisions/0033). An answer counts until there is another answer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ THREADS: Final = 8
 WAIT_S: Final = 2.0
 """Seconds that a command waits until its user is known."""
 AGAIN_S: Final = 60.0
-"""who is in no table is asked for again after so long: tables say the same while LDAP is down"""
+"""Seconds after which the tables are asked again for a user that they do not list: while LDAP is
+down, they list none of its users."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who may come; without an entry in the system's tables only a number."""
+    """A user of this machine; without an entry in the system's tables only a number."""
 
     uid: int
     name: str
@@ -45,7 +46,7 @@ class User:
 
 
 class Users:
-    """Everybody who was asked for; may be used in every thread."""
+    """The users that were asked for; may be used in every thread."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Users:
         self._lock = threading.Lock()
         self._known: dict[int, User] = {}
         self._found_s: dict[int, float] = {}
-        """when; not of those of whom there is to be a newer answer"""
+        """By user: when it was found; without users that are to be asked for anew."""
         self._asking: dict[int, tuple[float, Future[User]]] = {}
         """By user: since when the question is open, and its answer."""
         self._waiting: deque[int] = deque()
@@ -68,14 +69,17 @@ class Users:
         """Called in any thread with each answer that differs from the one before."""
 
     def of(self, uid: int) -> User:
-        """What is known of a user now. Never waits; what is not known is asked for."""
+        """Return what is known of a user now, without waiting; ask the tables for the rest."""
         known = self._known.get(uid)
         if known is None or not self._is_new(known):
             self._question(uid)
         return known or User(uid, str(uid), is_known=False)
 
     def wait_for(self, uid: int, wait_s: float = WAIT_S) -> User:
-        """The same; `wait_s` counts from when it was asked for first. Not for a loop."""
+        """Return a user once it is known, or what is known `wait_s` after the first question.
+
+        It blocks, so it is not for an event loop.
+        """
         known = self.of(uid)
         if known.is_known:
             return known
@@ -86,7 +90,7 @@ class Users:
             return known
 
     async def found(self, uid: int, wait_s: float = WAIT_S) -> User:
-        """The same for a loop."""
+        """The same as `wait_for`, for an event loop."""
         known = self.of(uid)
         if known.is_known:
             return known
@@ -97,12 +101,12 @@ class Users:
         return self.of(uid)
 
     def learn(self, user: User) -> None:
-        """Somebody found this out before; it counts until the tables answer."""
+        """Use what an earlier agent found out about a user until the tables answer."""
         with self._lock:
             self._known.setdefault(user.uid, user)
 
     def forget(self) -> None:
-        """Ask for everybody anew when next needed; what was said counts until then."""
+        """Ask for every user anew when it is next needed; earlier answers count until then."""
         with self._lock:
             self._found_s.clear()
 
@@ -113,7 +117,7 @@ class Users:
         return known.is_listed or self._now_s() - found_s < AGAIN_S
 
     def _question(self, uid: int) -> tuple[float, Future[User]]:
-        """The question about a user: asked now if it was not, and answered if that just came."""
+        """Return the question about a user: a new one, the open one, or one just answered."""
         with self._lock:
             if uid not in self._asking:
                 known = self._known.get(uid)
@@ -129,7 +133,7 @@ class Users:
             return self._asking[uid]
 
     def _work(self) -> None:
-        """Ask whatever there is to ask, in a thread that nobody waits for at the end."""
+        """Ask all questions that wait, in a daemon thread."""
         while True:
             with self._lock:
                 if not self._waiting:
@@ -143,7 +147,7 @@ class Users:
             with self._lock:
                 before = self._known.get(uid)
                 if before is not None and before.is_listed and not user.is_listed:
-                    user = before  # tables forget nobody while LDAP is down
+                    user = before  # LDAP may be down: a listed user stays listed
                 self._known[uid] = user
                 self._found_s[uid] = self._now_s()
                 while len(self._known) > KEPT:
@@ -157,7 +161,7 @@ class Users:
 
 
 def ask_tables(uid: int) -> User:
-    """What the system's tables say; may take as long as they like."""
+    """Read one user from the system's tables; may take as long as they like."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -170,7 +174,7 @@ def ask_tables(uid: int) -> User:
 
 
 def group_name(gid: int) -> str:
-    """What a group is called, its number if it has no name; may take as long as it likes."""
+    """Return a group's name, or its number if it has none; may take as long as it likes."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -178,7 +182,7 @@ def group_name(gid: int) -> str:
 
 
 def beside(call: Callable[[], T]) -> Future[T]:
-    """Run what may take as long as it likes in a thread that nobody waits for at the end."""
+    """Run a call that may take as long as it likes, in a daemon thread."""
     answer: Future[T] = Future()
 
     def run() -> None:
@@ -196,5 +200,5 @@ USERS: Final = Users()
 
 
 def name_of(uid: int) -> str:
-    """What a user is called, as far as that is known; never waits."""
+    """Return a user's name, or its number while the name is unknown; never waits."""
     return USERS.of(uid).name
