@@ -54,7 +54,7 @@ def agent_line(found: protocol.NodeStatus) -> str:
     """The agent in one line."""
     simulated = " (simulated GPUs)" if found.simulated else ""
     metrics = f"; metrics at {found.metrics}" if found.metrics else ""
-    settled = "" if found.settled else ", waiting for those who were here before it"
+    settled = "" if found.settled else ", waiting for running programs to reconnect"
     whose = f"agent of all users, as {found.user}," if found.shared else "agent"
     return (
         f"{whose} {found.product}, pid {found.pid}, up {seconds(found.up_s)}{settled}; "

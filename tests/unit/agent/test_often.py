@@ -67,7 +67,7 @@ def test_changes_of_one_share_are_merged() -> None:
     for _ in range(TIMES):
         shares.change(protocol.SetShare(target="7", latency=True))
     assert len(agent.told("ShareChanged")) == 3
-    assert agent.lines == ["share"] * 3
+    assert agent.lines == ["share_set"] * 3
     agent.now_s += 10
     (last,) = agent.told("ShareChanged")[3:]
     assert last == f"latency: True ({TIMES - 3} times within 10 s)"

@@ -224,7 +224,7 @@ class Segments:
         ready = sum(1 for _ in self._in(SegmentState.READY))
         short = sum(lacking.values()) + bool(self.needs) - ready - making
         total = len(self.segments) * self.segment_bytes + self.foreign_bytes
-        whom = next(iter(lacking or self.needs), 0)
+        wanting = next(iter(lacking or self.needs), 0)
         while short > 0 and making < AT_ONCE and may_make:
             total += self.segment_bytes
             if total > self.limit_bytes:
@@ -232,7 +232,7 @@ class Segments:
             segment = Segment(self.next_number, SegmentState.MAKING)
             self.segments[segment.number] = segment
             self.next_number += 1
-            actions.append(Make(segment.number, whom))
+            actions.append(Make(segment.number, wanting))
             short -= 1
             making += 1
 

@@ -38,7 +38,7 @@ from moiety.model.errors import (
 )
 from moiety.wire.layout import VERSION
 
-NOBODY: Final = -1
+NO_USER: Final = -1
 """A user who has no program."""
 EVENTS_PAGE: Final = 500
 EVENTS_WAIT_S: Final = 5.0
@@ -233,7 +233,7 @@ class ControlCommands:
         seen = metrics.snapshot(self.reports, usages, self.began_s, self.runtime.now())
         at = self.options.metrics
         if self.directory.shared and at and not at.path:  # every user can ask a port
-            rows = rows_for(seen.processes, NOBODY, self.options.visible)
+            rows = rows_for(seen.processes, NO_USER, self.options.visible)
             seen = dataclasses.replace(seen, processes=rows)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
 

@@ -31,7 +31,7 @@ LOOK_S: Final = 5.0
 PATIENCE_S: Final = 1.0
 """Seconds that the driver may take to answer."""
 
-NOBODY: Final = -1
+NO_USER: Final = -1
 """The user of a process of which the last agent recorded nothing but its pid."""
 Taken = dict[int, dict[int, int]]
 """Bytes by GPU by pid."""
@@ -142,15 +142,15 @@ class Orphans:
             return  # it is dead
         program = self._kernel.name_of(pid)
         name = f"{program} (pid {pid})"
-        owner = self._owners.get(pid, NOBODY)
+        owner = self._owners.get(pid, NO_USER)
         orphan = self._orphans[pid] = _Orphan(self._next_number(), pid, pidfd)
         self._loop.add_reader(pidfd, self._gone, orphan)
         self._timeline.name(orphan.number, pid, program, "")
-        if owner != NOBODY:
+        if owner != NO_USER:
             self._timeline.owners[orphan.number] = owner
         told = f"tenant {orphan.number} of {name_of(owner)}" if self._shared else name
         # Its memory counts towards its user's limit.
-        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, owner=owner))
+        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, uid=owner))
         total = 0
         for gpu, amount in taken.items():
             residue = min(amount, self._gpus[gpu].residue_bytes)
@@ -163,7 +163,7 @@ class Orphans:
             )
         self._runtime.log.warning("orphaned", pid=pid, bytes=total)
         text = f"{name} has {format_bytes(total)} of the GPUs and has not found the new agent"
-        uid = None if owner == NOBODY else owner
+        uid = None if owner == NO_USER else owner
         self._journal.note("Missing", text, pid=pid, program=program, uid=uid)
         self._runtime.call_at(self._runtime.now() + LOOK_S, self._look, orphan)
 
