@@ -1,5 +1,5 @@
-"""Pools in virtual time: traces of real clusters are replayed, and what came of it is counted.
+"""Pools in virtual time: replays traces of real clusters, and counts the results.
 
-It owns the virtual clock, the readers of traces, the replay, and its results. What is decided in a
-replay comes from `policy`, unchanged. It never touches a GPU, an agent or the real time.
+It owns the virtual clock, the readers of traces, the replay, and its results. All decisions in a
+replay come from `policy`, unchanged. It never touches a GPU, an agent or the real time.
 """

@@ -1,7 +1,7 @@
 """Orders that were published, to compare with: FIFO, backfill, SJF, SRTF, SRSF, LAS, Tiresias.
 
-Those that preempt place everybody anew at each event, in their order, as the published simulators
-do: moving costs nothing there, which favours them. SJF, SRTF and SRSF know how long work takes.
+The orders that preempt place all gangs anew at each event, as the published simulators do: moving
+costs nothing there, which favours these orders. SJF, SRTF and SRSF know how long work takes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TIRESIAS_LIMITS: Final = (3250.0, 7200.0)
 
 
 class _Plain:
-    """What comes and goes changes nothing."""
+    """An order that keeps nothing about gangs that arrive or end."""
 
     def came(self, run: Run, pool: GpuPool) -> None:
         """Nothing to note."""
@@ -29,15 +29,15 @@ class _Plain:
 
 @dataclass(slots=True)
 class Serve(_Plain):
-    """Starts who waits, in an order, and stops nobody."""
+    """Starts waiting gangs in an order, and stops none."""
 
     name: str
     key: Callable[[Run], tuple[float, int]] = lambda run: (0.0, run.number)
     passes: bool = False
-    """whether who fits may pass who does not"""
+    """True if a gang that fits may start before an earlier one that does not"""
 
     def decide(self, pool: GpuPool) -> float | None:
-        """Start whoever is next and fits."""
+        """Start waiting gangs in the order of `key`, as far as they fit."""
         smallest = 1 << 60
         for run in sorted(pool.waiting.values(), key=self.key):
             if run.gang.gpus >= smallest:
@@ -53,19 +53,19 @@ class Serve(_Plain):
 
 
 def _closed(pool: GpuPool, gpus: int, smallest: int) -> int:
-    """The least that has no room any more: on one node, whoever wants more has none either."""
+    """The smallest gang without room: on one node, a larger gang has no room either."""
     return min(smallest, gpus) if gpus <= max(pool.nodes.size) else smallest
 
 
 @dataclass(slots=True)
 class Shortest(_Plain):
-    """Runs those with least left, of time (SRTF) or of GPU time (SRSF)."""
+    """Runs the gangs with the least time (SRTF) or GPU time (SRSF) left."""
 
     name: str
     by_gpus: bool = False
 
     def decide(self, pool: GpuPool) -> float | None:
-        """Place everybody anew."""
+        """Place all gangs anew."""
         now = pool.now_s
 
         def key(run: Run) -> tuple[float, int]:
@@ -79,9 +79,10 @@ class Shortest(_Plain):
 class Las(_Plain):
     """Least attained service in few steps, after Tiresias (Gu et al., NSDI '19).
 
-    Who has had less GPU time than the first limit comes before who has had more. Within a step, who
-    runs keeps running, and else it is first come, first served. `rotates`: as the published
-    simulator has it, who drops to the next step goes to its end, behind those that wait there.
+    Gangs that have had less GPU time than the first limit come before gangs that have had more.
+    Within a step, running gangs keep running, and the rest is first come, first served. `rotates`:
+    as in the published simulator, a gang that drops to the next step goes to its end, behind the
+    gangs that wait there.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Las(_Plain):
     _count: int = 0
 
     def came(self, run: Run, pool: GpuPool) -> None:
-        """It begins in the first step."""
+        """The gang begins in the first step."""
         self._step[run.number] = 0
         self._turn[run.number] = self._next()
 
@@ -101,7 +102,7 @@ class Las(_Plain):
         return self._count
 
     def decide(self, pool: GpuPool) -> float | None:
-        """Place everybody anew; look again when somebody drops."""
+        """Place all gangs anew; returns when the next gang drops a step."""
         now = pool.now_s
         for run in pool.running.values():
             step = self._step[run.number]
@@ -130,7 +131,7 @@ class Las(_Plain):
 
 
 def _again(pool: GpuPool, ranked: Sequence[Run]) -> None:
-    """Everybody in order on an empty cluster, whoever fits."""
+    """Place the gangs in this order on an empty cluster, as far as they fit."""
     nodes = pool.nodes
     free = [size if up else 0 for size, up in zip(nodes.size, nodes.up, strict=True)]
     plan = []
@@ -151,7 +152,7 @@ def _again(pool: GpuPool, ranked: Sequence[Run]) -> None:
 
 
 def baseline(name: str) -> Serve | Shortest | Las:
-    """A new one by its name."""
+    """A new baseline by its name."""
 
     def shortest(run: Run) -> tuple[float, int]:
         return run.gang.duration_s, run.number
@@ -170,4 +171,4 @@ def baseline(name: str) -> Serve | Shortest | Las:
 
 NAMES: Final = ("fifo", "backfill", "sjf", "srtf", "srsf", "las", "tiresias")
 KNOWS: Final = frozenset({"sjf", "srtf", "srsf"})
-"""those that know how long work takes"""
+"""The baselines that know how long work takes."""

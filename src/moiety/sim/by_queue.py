@@ -12,10 +12,11 @@ from moiety.sim.runs import GpuPool, Run
 
 
 def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
-    """A queue for each that the trace names, with the part of all GPUs that it used as its quota.
+    """The queues that the trace names; the quota of each is the part of all GPUs that it used.
 
-    Traces do not say what was promised to whom. Whole GPUs, by the largest remainder; but each has
-    at least one, which the largest quotas give up, if there are as many GPUs as queues.
+    Traces do not say what was promised to a queue. Quotas are whole GPUs, by the largest remainder.
+    Each queue has at least one GPU, which the largest quotas give up, if there are as many GPUs as
+    queues.
     """
     used: Counter[str] = Counter()
     for gang in trace.gangs:
@@ -39,9 +40,9 @@ def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
 
 
 class QuotaWatch:
-    """Looks after each decision whether anybody waits who is entitled to GPUs by quota.
+    """Checks after each decision whether a gang waits that is entitled to GPUs by quota.
 
-    On every level of the tree: of its queue, and of those above.
+    A gang is entitled if it stays within the quota of its queue and of each queue above.
     """
 
     def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
@@ -52,10 +53,10 @@ class QuotaWatch:
         self._quota: dict[str, int | None] = {}
         self.moments = 0
         self.broken = 0
-        """moments at which somebody did"""
+        """Moments at which an entitled gang waited."""
 
     def __call__(self, pool: GpuPool) -> None:
-        """After a decision."""
+        """Check the pool; the replay calls this after each decision."""
         self.moments += 1
         if not pool.waiting:
             return

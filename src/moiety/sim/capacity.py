@@ -24,12 +24,12 @@ Tried = Callable[[GangOutcome], None]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several pools: so many GPUs, for jobs of at most so many, or of some queues."""
+    """One of several pools: its GPUs, the largest job that it takes, and its queues."""
 
     gpus: int
     job_gpus_max: int | None = None
     queues: frozenset[str] = frozenset()
-    """none named: of all"""
+    """Empty: the jobs of all queues."""
 
     def takes(self, gang: GangJob) -> bool:
         """Whether a job belongs here."""
@@ -48,8 +48,8 @@ def needed(
 ) -> GangOutcome | None:
     """The replay on the smallest cluster whose 95th percentile of waiting is within the bound.
 
-    `queues` says which there are on a cluster of that size. Waiting need not fall with each node,
-    so one of the sizes below may do by luck; None: not even the largest that is tried is enough.
+    `queues` gives the queues on a cluster of that size. Waiting need not fall with each node, so a
+    smaller size may do by luck. None: not even the largest size that is tried is enough.
     """
     most = max(gang.gpus for gang in trace.gangs)
     low = -(-most // gpus_per_node)
@@ -79,9 +79,9 @@ def needed(
 def split(
     trace: GangTrace, parts: Sequence[Part], order: str, cost: RestartCost, gpus_per_node: int
 ) -> GangOutcome:
-    """The same trace on pools that are apart, each job in the first that takes it.
+    """The same trace on separate pools, each job in the first pool that takes it.
 
-    Raises InvalidValue if none does.
+    Raises InvalidValue if no pool takes a job.
     """
     sorted_into: list[list[int]] = [[] for _ in parts]
     for number, gang in enumerate(trace.gangs):

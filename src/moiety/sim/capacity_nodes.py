@@ -15,7 +15,7 @@ from moiety.sim.results import Result
 from moiety.sim.trace import Trace
 
 LARGER_MAX: Final = 8
-"""times the trace's own cluster; what needs more is refused"""
+"""The largest cluster that is tried, in times the trace's own cluster."""
 
 Tried = Callable[[Result], None]
 
@@ -61,7 +61,7 @@ def needed_nodes(
 
 
 def sized(trace: Trace, nodes: int) -> Trace:
-    """The same jobs on so many nodes, of each kind as many as there are in proportion."""
+    """The same jobs on `nodes` nodes, of each kind in proportion to the trace's own nodes."""
     ranked = sorted(
         trace.nodes, key=lambda node: (node.model, len(node.gpus), node.cpu_milli, node.name)
     )

@@ -1,4 +1,4 @@
-"""What a case of a scenario says of time: quotas by the hour, when it is, and what ran before."""
+"""The times in a case of a scenario: quotas by the hour, the present time, and past jobs."""
 
 from __future__ import annotations
 

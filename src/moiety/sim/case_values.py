@@ -7,7 +7,7 @@ from typing import Any
 
 
 class BadCase(ValueError):
-    """What does not make sense: `key` says where in the case."""
+    """A value that makes no sense; `key` is its place in the case."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(problem)
@@ -15,7 +15,7 @@ class BadCase(ValueError):
 
 
 def as_object(value: Any, key: str) -> Mapping[str, Any]:
-    """An object of JSON. Raises BadCase, as all of these."""
+    """An object of JSON. Raises BadCase, as all functions of this module."""
     if not isinstance(value, dict):
         raise BadCase(key, "it is not an object")
     return value
@@ -30,7 +30,7 @@ def text(row: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def number(row: Mapping[str, Any], name: str, where: str, default: float | None = None) -> float:
-    """A number that is not negative; what is absent or null is the default."""
+    """A number that is not negative; the default if it is absent or null."""
     value = row.get(name)
     if value is None:
         value = default

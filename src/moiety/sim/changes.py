@@ -1,4 +1,4 @@
-"""What happens to a cluster during a replay: nodes fail, are drained, come and go."""
+"""Changes of a cluster during a replay: nodes fail, are drained, added and removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILURES_MAX: Final = 100_000
 
 
 def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[ClusterChange]:
-    """A CSV or JSONL file: `at_s` (after the first job comes), `what`, `node`, `gpus`, `for_s`.
+    """A CSV or JSONL file: `at_s` (after the first submission), `what`, `node`, `gpus`, `for_s`.
 
     `fail` and `drain` take a node (a position from 0) away, for `for_s` or for good; `remove` is a
     `drain` for good; `add` brings a node with `gpus`. Raises TraceMissing and TraceInvalid.
@@ -57,7 +57,7 @@ def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[Cluster
 def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> list[ClusterChange]:
     """Each node fails at random, once in `every_s` in the mean, and is back after `repair_s`.
 
-    Until the last job comes. Raises InvalidValue if that would be very many.
+    Failures end with the last submission. Raises InvalidValue for more than `FAILURES_MAX`.
     """
     first, last = trace.gangs[0].submitted_s, trace.gangs[-1].submitted_s
     expected = (last - first) / every_s * len(trace.nodes)
@@ -74,7 +74,7 @@ def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> li
 
 
 def most_there(trace: GangTrace, changes: Sequence[ClusterChange]) -> tuple[int, ...]:
-    """The nodes that are left for good when all has happened: what a job must fit on."""
+    """The nodes that are left for good after all changes: a job must fit on them."""
     there = [*trace.nodes, *(change.gpus for change in changes if change.what == "add")]
     gone: dict[int, bool] = {}
     for change in sorted(changes, key=lambda each: each.at_s):

@@ -1,4 +1,4 @@
-"""Virtual time: what is to happen, in the order of its time."""
+"""Virtual time: events, in the order of their times."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Action = Callable[[], None]
 class Clock:
     """Time that jumps from one event to the next. Starts at `now_s`.
 
-    Events of one moment happen in the order of their `rank`, and of one rank in the order in which
-    they were asked for: so a replay is the same every time.
+    Events of one moment happen in the order of their `rank`, and events of one rank in the order in
+    which they were scheduled: so a replay is the same every time.
     """
 
     def __init__(self, now_s: float = 0.0) -> None:
@@ -26,14 +26,14 @@ class Clock:
         return len(self._events)
 
     def at(self, when_s: float, action: Action, rank: int = 0) -> None:
-        """Let something happen; raises InternalError if its time is over."""
+        """Schedule an action; raises InternalError if its time has passed."""
         if when_s < self.now_s:
             raise InternalError(f"an event at {when_s:g} s, but it is {self.now_s:g} s already")
         self._count += 1
         heapq.heappush(self._events, (when_s, rank, self._count, action))
 
     def step(self) -> bool:
-        """Let the next event happen; False if there is none."""
+        """Run the next event; False if there is none."""
         if not self._events:
             return False
         self.now_s, _, _, action = heapq.heappop(self._events)
@@ -41,7 +41,7 @@ class Clock:
         return True
 
     def run(self, until_s: float | None = None) -> None:
-        """Let everything happen, or what is due until then; the time is `until_s` afterwards."""
+        """Run all events, or the events until `until_s`, which is then the present time."""
         while self._events and (until_s is None or self._events[0][0] <= until_s):
             self.step()
         if until_s is not None:

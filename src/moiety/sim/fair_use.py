@@ -1,15 +1,15 @@
-"""How much of what was due to each queue it had, over time.
+"""The part of its fair share that each queue had, over time.
 
-What a queue asks for at a moment is what it has and what it waits for; what is due to it then is
-its fair share: its quota, and its part of what others leave, as far as it asks for that. Waiting
-for more than that is overload and nobody's fault; waiting for what is due is not. Nothing makes
-this 1: gangs that find no room together, quotas that do not hold and surplus that others keep all
-count against it. GPU time of restarts counts as had.
+A queue's demand at a moment is the GPUs that it holds and the GPUs that it waits for. Its fair
+share then is its quota and its part of what other queues leave, at most its demand. Waiting for
+more than the fair share is overload; only waiting for the fair share counts here. The result can
+stay below 1: gangs that find no room together, quotas that do not hold and surplus that other
+queues keep all count against it. GPU time of restarts counts as had.
 
-Added up in two ways. Over the run: GPU time that a queue had over what was due to it, at most 1;
-having had to wait is made good by having more later. At each moment: what it has beyond its due
-then makes good for nothing, so that a gang larger than its queue's share counts as its share when
-it runs, and as nothing while it waits for its turn.
+There are two sums. Over the run: the GPU time that a queue had, over its fair share, at most 1;
+more GPU time later makes good for an earlier wait. At each moment: GPUs beyond the fair share of
+that moment make good for nothing, so that a gang larger than its queue's share counts as that
+share while it runs, and as nothing while it waits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FairWatch:
         self._due: dict[str, float] = defaultdict(float)
 
     def __call__(self, pool: GpuPool) -> None:
-        """After a decision."""
+        """Add up the time since the last decision."""
         lasted_s = pool.now_s - self._since_s
         for queue, (had, due) in self._now.items():
             self._had[queue] += min(had, due) * lasted_s
@@ -47,7 +47,7 @@ class FairWatch:
         self._now = self._of(pool)
 
     def _of(self, pool: GpuPool) -> dict[str, tuple[float, float]]:
-        """What each has to which something is due, and what that is, in GPUs."""
+        """The GPUs and the fair share of each queue that has a fair share, in GPUs."""
         standing = self._standing
         for queue, gpus in pool.held.items():
             more = gpus - self._counted[queue]
@@ -67,10 +67,10 @@ class FairWatch:
         return found
 
     def over_the_run(self) -> dict[str, float]:
-        """For each queue to which anything was ever due, the part of it that it had in all."""
+        """For each queue that ever had a fair share, the part of it that the queue had in all."""
         had = self._had_in_all
         return {queue: min(1.0, had[queue] / due) for queue, due in self._due.items() if due}
 
     def at_each_moment(self) -> dict[str, float]:
-        """The same where what a queue has beyond its due at a moment does not count."""
+        """The same, where GPUs beyond the fair share of a moment do not count."""
         return {queue: self._had[queue] / due for queue, due in self._due.items() if due}

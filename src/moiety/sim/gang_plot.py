@@ -1,4 +1,4 @@
-"""Draws replays of gangs: use over load, who waits, how long jobs take, and what queues got."""
+"""Draws replays of gangs: use over load, waiting jobs, completion times, and what queues got."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def draw(outcomes: Sequence[GangOutcome], path: Path) -> None:
         waiting = [point[4] for point in outcome.timeline]
         wait.step(hours, waiting, where="post", label=outcome.order)
         times.plot([max(at, 1.0) / 3600 for at in outcome.completion_s], range(101))
-    _label(use, "GPUs asked for (% of those there)", "GPUs in use (%)")
+    _label(use, "GPUs asked for (% of all)", "GPUs in use (%)")
     use.legend()
     _label(wait, "hours", "jobs that wait")
-    _label(times, "hours from coming to going", "jobs (%)")
+    _label(times, "hours from submission to end", "jobs (%)")
     times.set_xscale("log")
     _fairness(fair, outcomes)
     as_text: dict[Any, Any] = {"svg.hashsalt": "moiety", "svg.fonttype": "none"}

@@ -1,7 +1,7 @@
 """Traces of gangs that ran for a known time: Microsoft's ITP and Philly, and Muri's.
 
-One file each, CSV or JSONL; which of them it is, its columns say. Jobs are gangs of whole GPUs on
-nodes that are all alike; the traces do not say which, so the cluster is an argument.
+A trace is one file, CSV or JSONL; its columns tell its format. Jobs are gangs of whole GPUs on
+nodes that are all alike; the traces do not describe the nodes, so the cluster is an argument.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EPOCH_MONDAY_S: Final = 4 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class GangJob:
-    """A job: so many GPUs for so long."""
+    """A job: GPUs that it needs together, and for how long."""
 
     name: str
     gpus: int
@@ -120,7 +120,9 @@ def read_gangs(
     *,
     lenient: bool = False,
 ) -> GangTrace:
-    """A trace and a cluster of so many GPUs; None: the smallest that holds every job, and the load.
+    """A trace and a cluster of `gpus` GPUs.
+
+    None: the smallest cluster that holds every job and a quarter more than the mean load.
 
     Raises TraceMissing if there is no such file or no format has its columns, TraceInvalid for
     the first line that makes no sense. Lenient, such lines are left out and counted, as are
@@ -167,12 +169,12 @@ def cluster(gpus: int, gpus_per_node: int = GPUS_PER_NODE) -> tuple[int, ...]:
 
 
 def is_gang_trace(path: Path) -> bool:
-    """Whether it is a single file, and not a folder with nodes and jobs."""
+    """True for a single file; False for a folder with nodes and jobs."""
     return path.is_file()
 
 
 def _enough(gangs: list[GangJob]) -> int:
-    """As many GPUs as were asked for in the mean, and a quarter more, in whole nodes."""
+    """The mean number of GPUs that were asked for, and a quarter more, in whole nodes."""
     first = min(gang.submitted_s for gang in gangs)
     last = max(gang.submitted_s + gang.duration_s for gang in gangs)
     work = sum(gang.gpus * gang.duration_s for gang in gangs)

@@ -1,8 +1,8 @@
 """A live replay on pools that grow and shrink: the policy decides, nodes come and go here.
 
-The cluster is built with all nodes that could ever be there, and tasks are placed only on those
-that are. Whenever something has changed, but not more often than once in `LOOK_S`, the policy is
-asked how the pools should be.
+The cluster is built with all nodes that the pools could ever have; tasks are placed only on nodes
+that have been started. After a change, but at most once in `LOOK_S`, the replay asks the policy
+how large the pools should be.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from moiety.sim.trace import Trace
 
 LOOK_S: Final = 30.0
 LOOKS: Final = 2
-"""after what begins and ends at the same moment"""
+"""The rank of a look: after the tasks that begin and end at the same moment."""
 HOUR_S: Final = 3600.0
 
 
@@ -88,11 +88,11 @@ class _PoolsRun(LiveRun):
         self._cost_until_s = self.began_s
 
     def open(self) -> Mask | None:
-        """Only those."""
+        """The nodes that have been started."""
         return self._open
 
     def began(self, at: int, seat: Seat) -> None:
-        """Somebody runs."""
+        """A task begins to run."""
         job = self.trace.jobs[at]
         node = self.trace.nodes[seat.node].name
         task = Task(str(at), "main", 0)
@@ -102,7 +102,7 @@ class _PoolsRun(LiveRun):
         self._tasks_on[seat.node] += 1
 
     def ended(self, at: int, seat: Seat) -> None:
-        """Somebody is done."""
+        """A task has ended."""
         del self._running[at]
         self._tasks_on[seat.node] -= 1
         self._pay()
@@ -111,7 +111,7 @@ class _PoolsRun(LiveRun):
             self._empty_since[seat.node] = self.clock.now_s
 
     def changed(self) -> None:
-        """Somebody came or went: is it worth a look?"""
+        """A task arrived or ended: ask the policy soon."""
         self._look_by(self.clock.now_s)
 
     def _look_by(self, when_s: float) -> None:
@@ -139,7 +139,7 @@ class _PoolsRun(LiveRun):
         }
 
     def _scale(self) -> None:
-        """Ask the policy, and let its decisions happen."""
+        """Ask the policy, and carry out its decisions."""
         now_s, idle = self.clock.now_s, self._idle()
         nodes = self.trace.nodes
         due = [each + self._pools[nodes[at].pool].idle_s for at, each in idle.items()]
@@ -216,7 +216,7 @@ class _PoolsRun(LiveRun):
         self._gpus_until_s = max(until_s, self._gpus_until_s)
 
     def result(self, setting: ReplaySettings) -> Result:
-        """With what the pools cost, until the last task has ended."""
+        """The result, with the cost of the pools until the last task has ended."""
         found = super().result(setting)
         assert found.live
         lasted_s = self._cost_until_s - self.began_s

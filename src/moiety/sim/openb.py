@@ -44,7 +44,7 @@ def read(folder: Path, name: str, seed: int, complaints: Complaints) -> Trace:
     jobs = read_table(pods, PODS, lambda row: _job(row, timed=timed), complaints)
     kept = check_jobs(pods, jobs, nodes, complaints)
     arrivals, order = None, None
-    if complaints.left_out == 0:  # else rows would not be those that are meant
+    if complaints.left_out == 0:  # otherwise positions would name other rows
         arrivals = _arrivals(_either(folder, f"arrivals_{name}_{seed}.txt"), len(kept))
         order = _order(_either(folder, f"node_rank_{name}_{seed}.txt"), nodes)
     published = _published(folder / "published_allocation.csv", name, seed)

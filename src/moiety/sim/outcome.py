@@ -1,4 +1,4 @@
-"""What came of a replay of gangs, counted: times, waiting, use, and how fair it was."""
+"""The results of a replay of gangs: times, waiting, use, and fairness."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from moiety.sim.worth import Worth
 
 ORDERS: Final = ("default", *BASELINES)
 POINTS: Final = 400
-"""of a timeline that are kept"""
+"""The most points of a timeline that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcome:
-    """Of one queue."""
+    """The results of one queue."""
 
     name: str
     quota_gpus: float | None
     jobs: int
     satisfied: float
-    """the part of the GPUs it asked for, over time, that it had"""
+    """The part of the GPUs that it asked for, over time, that it had."""
     completion_mean_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class GangOutcome:
-    """Of one replay. Times are in seconds; percentiles are of jobs."""
+    """The results of one replay. Times are in seconds; percentiles are of jobs."""
 
     trace: str
     order: str
@@ -60,40 +60,40 @@ class GangOutcome:
     jobs: int
     lasted_s: float
     allocation_percent: float
-    """of the GPUs that were there, from the first coming to the last"""
+    """Allocated part of the cluster's GPUs, from the first submission to the last."""
     completion_mean_s: float
     completion_p50_s: float
     completion_p95_s: float
     completion_p99_s: float
     wait_mean_s: float
-    """completion without the work itself: waiting, and restarts"""
+    """Mean of the completion time without the work itself: waiting, and restarts."""
     wait_p95_s: float
     first_start_p95_s: float
     preemptions_per_job: float
     failures: int
-    """times that a job was stopped by a node that failed"""
+    """How often the failure of a node stopped a job."""
     queue_longest: int
     decided_s: float
-    """real time of the replay"""
+    """Real time of the replay."""
     bad_lines: int = 0
     bad_lines_told: Sequence[str] = ()
     queues: Sequence[QueueOutcome] = ()
     jain: float | None = None
-    """of what queues had of what they asked for"""
+    """Jain's index of the parts that queues had of the GPUs that they asked for."""
     jain_of_due: float | None = None
-    """of what queues had of what was due to them: of their fair shares, at each moment"""
+    """Jain's index of the parts that queues had of their fair shares, at each moment."""
     jain_of_due_over_run: float | None = None
-    """the same where having more than is due at one moment makes good for having had less"""
+    """The same over the run, where more than the fair share makes good for less before."""
     quota_broken: int | None = None
-    """moments after which a queue waited for GPUs within its quota"""
+    """Moments after which a queue waited for GPUs within its quota."""
     completion_s: Sequence[float] = ()
-    """of 0, 1 ... 100 percent of the jobs, at most"""
+    """The longest completion time of 0, 1 ... 100 percent of the jobs."""
     timeline: Sequence[tuple[float, int, int, int, int]] = field(default=())
-    """hours, GPUs in use, there, wanted (in use or waited for); jobs that wait"""
+    """Hours, GPUs in use, GPUs of the cluster, GPUs wanted (in use or waited for), waiting jobs."""
 
 
 def order_of(name: str, queues: Sequence[Queue] | None = None, monday_s: float = 0.0) -> Order:
-    """A new one by its name; with queues, only the default knows what to do with them."""
+    """A new order by its name; with queues, only the default order heeds them."""
     if name == "default":
         return Tenants(queues, monday_s) if queues else Worth()
     if queues:
@@ -144,7 +144,7 @@ def count(
     broken: int | None = None,
     shares: FairWatch | None = None,
 ) -> GangOutcome:
-    """All figures of what happened."""
+    """All figures of a replay."""
     completion = sorted(run.ended_s - run.gang.submitted_s for run in runs)
     wait = sorted(run.ended_s - run.gang.submitted_s - run.gang.duration_s for run in runs)
     starts = sorted((run.began_s or 0.0) - run.gang.submitted_s for run in runs)
@@ -188,7 +188,7 @@ def _jain(parts: Mapping[str, float]) -> float | None:
 
 
 def at(ranked: Sequence[float], part: float) -> float:
-    """Of sorted values, the one below which so large a part of them is."""
+    """The value below which `part` of the sorted values is."""
     return ranked[min(int(len(ranked) * part), len(ranked) - 1)]
 
 
@@ -227,7 +227,7 @@ def _allocation(trace: GangTrace, timeline: UsageTimeline) -> float:
 def _thinned(
     timeline: UsageTimeline, first_s: float
 ) -> tuple[tuple[float, int, int, int, int], ...]:
-    """Points of it, evenly over what happened."""
+    """At most `POINTS` points of the timeline, evenly over its changes."""
     total = len(timeline.at_s)
     step = max(1, total // POINTS)
     chosen = [*range(0, total, step)]

@@ -12,7 +12,7 @@ from moiety.sim.results import Result
 
 SUFFIXES = (".png", ".svg", ".pdf")
 NO_DATE: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-"""in an SVG: what would make the same plot another file"""
+"""Leaves the date out of an SVG: the same plot is the same file."""
 
 
 def check(path: Path) -> None:

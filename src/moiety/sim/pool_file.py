@@ -103,7 +103,7 @@ def _named(line: _Line, own: Sequence[Node], nodes: Iterable[Node]) -> Pool:
     kinds = {_kind(node) for node in own}
     if len(kinds) > 1:
         raise InvalidValue(
-            f"pool {line.name} has nodes of {len(kinds)} kinds, so nobody knows which would start",
+            f"pool {line.name} has nodes of {len(kinds)} kinds, so it is unclear which would start",
             f"`like` with one of them, a pool for each, or {EVERY} as the name",
         )
     return line.pool(line.name, own, own[0])

@@ -17,24 +17,24 @@ from moiety.model.errors import MoietyError, TraceInvalid, TraceMissing
 T = TypeVar("T")
 
 LARGEST = 1e15
-"""sums of a cluster's worth of them still fit into 64 bits"""
+"""The largest number: sums over a whole cluster still fit into 64 bits."""
 COLUMNS_HINT = "the columns in docs/howto-simulate.md and docs/traces-of-pools.md"
 TOLD_MAX = 5
-"""wrong lines that are told in words; all are counted"""
+"""Bad lines that are described; all are counted."""
 
 
 @dataclass
 class Complaints:
-    """What to do about lines that make no sense: refuse the trace, or go on and say so."""
+    """Handles lines that make no sense: refuses the trace, or counts them and goes on."""
 
     is_lenient: bool = False
     count: int = 0
     left_out: int = 0
-    """of them, those that are not in the trace; what is only too large is"""
+    """Counted lines that are not in the trace; a job that is only too large is in it."""
     told: list[str] = field(default_factory=list)
 
     def about(self, path: Path, line: int, problem: str, *, stays: bool = False) -> None:
-        """Raises TraceInvalid, or counts."""
+        """Raises TraceInvalid, or counts the line if the complaints are lenient."""
         error = TraceInvalid(path.name, line, problem)
         if not self.is_lenient:
             raise error
@@ -94,7 +94,7 @@ class TableRow:
 def read_table(
     path: Path, columns: Sequence[str], make: Callable[[TableRow], T], complaints: Complaints
 ) -> list[tuple[int, T]]:
-    """Every line as what `make` makes of it, with its number.
+    """The result of `make` for each line, with the number of the line.
 
     Raises TraceMissing if the file cannot be read, TraceInvalid if a column is missing or, unless
     the complaints are lenient, if a line makes no sense (`make` raises ValueError).

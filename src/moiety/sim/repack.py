@@ -1,7 +1,8 @@
-"""Seats anew for all that are entitled to run, where gangs as they sit leave one of them no room.
+"""New seats for all gangs that are entitled to run, when the present seats leave one no room.
 
-Sizes larger first, each where it sits if it can stay: for sizes that are powers of two on nodes of
-such a size that always finds seats if there are GPUs enough. Who is stopped pays for a restart.
+Larger gangs are seated first, and each stays in its seats if it can. If all sizes, the nodes'
+too, are powers of two, that always finds seats if there are enough GPUs. A stopped gang pays for a
+restart.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from moiety.sim.seats import Nodes, Seats
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Whom to stop, and whom to start where afterwards."""
+    """The gangs to stop, and then the gangs to start with their seats."""
 
     stops: Sequence[Run]
     starts: Sequence[tuple[Run, Seats]]
@@ -24,10 +25,10 @@ class Plan:
 def repack(
     nodes: Nodes, must: Sequence[Run], others: Sequence[Run], values: Mapping[int, float]
 ) -> Plan | None:
-    """Seats for all that must run, waiting or running, and for the others as far as they fit.
+    """Seats for all gangs that must run, waiting or running, and for `others` as far as they fit.
 
-    `others` run now; of most value first they stay, or else move. None: those that must run found
-    no seats together, neither around those that sit well nor largest first on empty nodes.
+    `others` run now; the most valuable first, they stay, or else move. None: the gangs that must
+    run find no seats together, neither around gangs that stay nor largest first on empty nodes.
     """
     ranked = sorted(must, key=lambda run: (-run.gang.gpus, not run.is_running, run.number))
     waits = [run for run in ranked if not run.is_running]
@@ -61,7 +62,7 @@ def repack(
 def _seat(
     nodes: Nodes, line: Sequence[Run], free: list[int], *, may_stay: bool
 ) -> dict[int, Seats] | None:
-    """Where each goes, in that order; None: one of them finds no room."""
+    """The seats of each gang, in that order; None: a gang finds no room."""
     seats: dict[int, Seats] = {}
     for run in line:
         stays = may_stay and run.is_running and _has_room(free, run.seats)

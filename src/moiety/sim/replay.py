@@ -1,8 +1,8 @@
 """Replays a trace on an empty cluster, task by task, with one rule of placement.
 
-`fill` lets tasks come and never go, until so much of the capacity has been asked for: that is how
-rules of placement are compared in publications. `live` lets them come and go at their times; what
-does not fit waits, and is tried again, the oldest first, when something ends.
+`fill` lets tasks arrive and never end, until `load_percent` of the capacity has been asked for:
+that is how publications compare rules of placement. `live` lets tasks arrive and end at their
+times; a task that does not fit waits, and is tried again, the oldest first, when a task ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from moiety.sim.trace import Trace
 LOAD_PERCENT: Final = 130
 ARRIVALS_MAX: Final = 10_000_000
 BEGINS, ENDS = 1, 0
-"""what ends makes room for what begins at the same moment"""
+"""Tasks that end make room for tasks that begin at the same moment."""
 
 Progress = Callable[[int], None]
 
@@ -43,22 +43,22 @@ class ReplaySettings:
     seed: int = 0
     load_percent: int = LOAD_PERCENT
     shuffle_nodes: bool = False
-    """whether the order among equal nodes is random, by the seed, and not the trace's"""
+    """True: the order among equal nodes is random, by the seed; False: it is the trace's."""
 
 
 def arrivals(trace: Trace, setting: ReplaySettings) -> Sequence[int]:
     """Positions in the trace's jobs: as recorded, or each job once and then again, at random.
 
-    Sampled ones end when `load_percent` of the cluster's GPUs has been asked for. Raises
-    InvalidValue if that never happens, because nobody asks for GPUs or there are none, or only
-    after very many tasks.
+    Sampled arrivals end when `load_percent` of the cluster's GPUs has been asked for. Raises
+    InvalidValue if that never happens, because no job asks for GPUs or there are none, or only
+    after more than `ARRIVALS_MAX` tasks.
     """
     if trace.arrivals is not None:
         return trace.arrivals
     whole = NodeArrays(trace.nodes).gpu_milli_total
     asked = [job.shape.total_milli for job in trace.jobs]
     if not whole or not sum(asked):
-        raise InvalidValue(f"{trace.name}: there are no GPUs, or nobody asks for any")
+        raise InvalidValue(f"{trace.name}: there are no GPUs, or no job asks for any")
     expected = whole * setting.load_percent / 100 / sum(asked) * len(asked)
     if expected > ARRIVALS_MAX:
         raise InvalidValue(
@@ -78,7 +78,7 @@ def arrivals(trace: Trace, setting: ReplaySettings) -> Sequence[int]:
 
 
 def fill(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: None) -> Result:
-    """Tasks come one after the other and stay; `progress` is told how many more were decided."""
+    """Tasks arrive one after the other and stay; `progress` gets the number of new decisions."""
     placer = placer_of(trace, setting)
     cluster = placer.cluster
     shapes = [job.shape for job in trace.jobs]
@@ -131,7 +131,7 @@ def fill(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: N
 
 
 def live(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: None) -> Result:
-    """Tasks come and go at their times; those that can never run are refused when they come."""
+    """Tasks arrive and end at their times; a task that can never run is refused on arrival."""
     trace.check_timed()
     run = LiveRun(trace, placer_of(trace, setting), progress)
     run.clock.run()
@@ -159,17 +159,17 @@ class LiveRun:
             self.clock.at(job.submitted_s, self._coming(at), BEGINS)
 
     def open(self) -> Mask | None:
-        """The nodes that are there; None: all."""
+        """The nodes that tasks may be placed on; None: all."""
         return None
 
     def began(self, at: int, seat: Seat) -> None:
-        """A job runs; for those who want to know."""
+        """A job begins to run; for subclasses."""
 
     def ended(self, at: int, seat: Seat) -> None:
-        """It is done."""
+        """A job has ended; for subclasses."""
 
     def changed(self) -> None:
-        """Somebody came or went, and all has been tried that can be."""
+        """A job arrived or ended, and every waiting job was tried; for subclasses."""
 
     def _coming(self, at: int) -> Callable[[], None]:
         def come() -> None:
@@ -217,7 +217,7 @@ class LiveRun:
         return end
 
     def serve_waiting(self) -> None:
-        """Something has become free: the oldest first."""
+        """Start waiting jobs, the oldest first, because GPUs have become free."""
         full: set[Shape] = set()
         for waiting in list(self.waiting):
             wanted = self.trace.jobs[waiting].shape
@@ -240,7 +240,7 @@ class LiveRun:
         self.timeline.append((self.clock.now_s, used, len(self.waiting)))
 
     def result(self, setting: ReplaySettings) -> Result:
-        """What came of it."""
+        """The result of the replay."""
         cluster = self.placer.cluster
         waits = np.array(list(self.waits_s.values()) or [0.0])
         times = np.array(
@@ -288,7 +288,7 @@ def placer_of(trace: Trace, setting: ReplaySettings) -> Placer:
 def _buckets(
     loads: Sequence[int], allocations: Sequence[float], fragments: dict[int, float]
 ) -> list[Bucket]:
-    """As published: means of what falls into each whole percent, or else into its neighbours."""
+    """As published: the mean over each whole percent, or over its neighbours if it is empty."""
     at = np.array(loads)
     values = np.array(allocations)
     found = []

@@ -1,4 +1,4 @@
-"""What came of a replay, as numbers that can be kept and compared."""
+"""The results of a replay, as numbers that can be kept and compared."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """While so many percent of the capacity had arrived."""
+    """The means while `arrived_percent` of the capacity had arrived."""
 
     arrived_percent: int
     allocation_percent: float
-    """of the cluster's GPUs, in the mean over the arrivals of this bucket"""
+    """Allocated part of the cluster's GPUs, in the mean over the arrivals of this bucket."""
     fragments_percent: float | None
-    """of the cluster's GPUs: free, but of no use to typical tasks; None: not looked at"""
+    """Part of the cluster's GPUs that is free, but of no use to typical tasks; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """With the published allocation of the same rule, list and seed."""
+    """The difference from the published allocation of the same rule, list and seed."""
 
     buckets: int
     max_error_points: float
     at_percent: int
-    """where it is largest"""
+    """The arrived percent at which the error is largest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,37 +35,37 @@ class PoolUse:
     nodes_min: int
     nodes_max: int
     nodes_most: int
-    """that it had at once, those that were being started included"""
+    """The most nodes that it had at once, with the nodes that were being started."""
     started: int
-    """nodes, in all"""
+    """Nodes that were started, in all."""
     node_hours: float
-    """from asking for each until it was given back"""
+    """Hours from the request for each node until it was given back."""
     static_node_hours: float
-    """if it had always had as many as it may"""
+    """Hours if the pool had always had `nodes_max` nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Of a replay in which tasks come and go."""
+    """The results of a replay in which tasks arrive and end."""
 
     lasted_s: float
     allocation_percent: float
-    """of the cluster's GPUs, in the mean from the first coming to the last"""
+    """Allocated part of the cluster's GPUs, in the mean from the first arrival to the last."""
     wait_mean_s: float
     wait_p95_s: float
     completion_mean_s: float
-    """from coming to going"""
+    """The mean time from submission to end."""
     completion_p99_s: float
     queue_longest: int
     timeline: Sequence[tuple[float, float, int]]
-    """seconds, GPUs in use, tasks that wait: whenever that changed"""
+    """Seconds, GPUs in use and waiting tasks, at each change."""
     pools: Sequence[PoolUse] = ()
-    """those that grow and shrink"""
+    """The pools that grow and shrink."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one replay."""
+    """The results of one replay."""
 
     trace: str
     placing: str
@@ -74,16 +74,16 @@ class Result:
     nodes: int
     gpus: float
     arrived: int
-    """tasks"""
+    """Tasks that arrived."""
     placed: int
     refused: dict[str, int]
-    """tasks by the reason that held for most nodes at the end"""
+    """Refused tasks by the reason that held for most nodes at the end."""
     bad_lines: int
-    """lines of the trace that made no sense, or that ask for more than there is"""
+    """Lines of the trace that make no sense, or that ask for more than the cluster has."""
     bad_lines_told: Sequence[str]
-    """the first of them"""
+    """The first complaints about bad lines."""
     decided_s: float
-    """real time spent on finding and taking places"""
+    """Real time spent on finding and taking places."""
     buckets: Sequence[Bucket] = ()
     published: Comparison | None = None
     live: Live | None = field(default=None)
@@ -94,12 +94,12 @@ class Result:
         return self.arrived / self.decided_s if self.decided_s else 0.0
 
     def allocation_at(self, percent: int) -> float | None:
-        """While so much had arrived; None: it never had."""
+        """The allocation while `percent` had arrived; None: that much never arrived."""
         found = [b.allocation_percent for b in self.buckets if b.arrived_percent == percent]
         return found[0] if found else None
 
     def fragments_at(self, percent: int) -> float | None:
-        """While so much had arrived; None: it never had, or nobody looked."""
+        """The fragments while `percent` had arrived; None: never arrived, or not measured."""
         found = [b.fragments_percent for b in self.buckets if b.arrived_percent == percent]
         return found[0] if found else None
 

@@ -1,7 +1,8 @@
-"""Gangs in virtual time: they come, run for as long as they need, and go; an order says who runs.
+"""Gangs in virtual time: each arrives, runs for as long as it needs, and ends; an order decides.
 
-Nothing happens between events: somebody comes, ends, or the cluster changes, or the order wants to
-look again. At each moment with events the order decides once.
+Nothing happens between events. An event is a gang that arrives or ends, a change of the cluster,
+or a moment at which the order wants to look again. At each moment with events the order decides
+once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.seats import Nodes, Seats
 
 SAME_S = 1e-6
-"""two moments that differ by less are one"""
+"""Two moments that differ by less count as one."""
 ENDS, CHANGES, COMES, LOOKS = range(4)
 
 Progress = Callable[[int], None]
@@ -25,22 +26,22 @@ Progress = Callable[[int], None]
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A gang on its way: how much it has done, and where it is."""
+    """The progress of a gang: how much work it has done, and where it runs."""
 
     gang: GangJob
     number: int
-    """in the order of submission"""
+    """Its position in the order of submission."""
     left_s: float
-    """of its work, when it last began or stopped"""
+    """Work that was left when it last began or stopped."""
     attained_s: float = 0.0
-    """of work that it has done, then"""
+    """Work that it had done when it last began or stopped."""
     since_s: float = 0.0
-    """when its work goes on; a restart comes before that"""
+    """When its work goes on, after a restart."""
     seats: Seats = ()
     is_running: bool = False
     is_over: bool = False
     began_s: float | None = None
-    """first"""
+    """When it first began."""
     ended_s: float = 0.0
     preemptions: int = 0
     failures: int = 0
@@ -57,16 +58,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RestartCost:
-    """What it costs to stop and go on."""
+    """The cost of a stop and a restart."""
 
     restart_s: float = 0.0
-    """seconds without work when somebody goes on who was stopped"""
+    """Seconds without work when a stopped gang goes on."""
     checkpoint_s: float = 1800.0
-    """how often work is kept for the case that a node fails"""
+    """How often work is kept for the case that a node fails."""
 
 
 class GpuPool:
-    """What an order sees and changes."""
+    """The nodes and the gangs that an order sees and changes."""
 
     def __init__(self, nodes: Nodes, cost: RestartCost) -> None:
         self.nodes = nodes
@@ -81,18 +82,18 @@ class GpuPool:
         self.asked: Counter[str] = Counter()
         """GPUs that each queue waits for"""
         self.has_news = False
-        """whether something came, ended or changed at this moment, and not only an order looks"""
+        """True if a gang arrived or ended or the cluster changed at this moment."""
         self._begun: list[Run] = []
         self.newly: list[Run] = []
-        """who has begun since the order was last asked to decide, and what it has begun then"""
+        """Gangs that have begun since the order was last asked to decide."""
 
     def wait(self, run: Run) -> None:
-        """It wants to run."""
+        """The gang waits."""
         self.waiting[run.number] = run
         self.asked[run.gang.queue] += run.gang.gpus
 
     def start(self, run: Run, seats: Seats) -> None:
-        """It begins or goes on."""
+        """The gang begins or goes on."""
         del self.waiting[run.number]
         self.nodes.take(seats)
         self._begin(run, seats)
@@ -111,14 +112,14 @@ class GpuPool:
         self.newly.append(run)
 
     def stop(self, run: Run) -> None:
-        """It is preempted: its work is kept, its GPUs are free."""
+        """The gang is preempted: its work is kept, its GPUs are free."""
         self.nodes.give_back(run.seats)
         self._end(run)
         run.preemptions += 1
         self.wait(run)
 
     def fail(self, run: Run) -> None:
-        """Its node has failed: what it did since it last kept its work is lost."""
+        """The gang's node has failed: the work since the last checkpoint is lost."""
         done = run.attained(self.now_s)
         self.nodes.give_back(run.seats)
         self._end(run)
@@ -139,13 +140,13 @@ class GpuPool:
         self.held[run.gang.queue] -= run.gang.gpus
 
     def over(self, run: Run) -> None:
-        """It has done its work."""
+        """The gang has done its work."""
         self.nodes.give_back(run.seats)
         self._end(run)
         run.is_over, run.ended_s = True, self.now_s
 
     def reseat(self, plan: Iterable[tuple[Run, Seats]], free: list[int]) -> None:
-        """Exactly these run from now on, there: as if moving cost nothing (the baselines')."""
+        """Run exactly these gangs in these seats; moving costs nothing, as baselines assume."""
         keep = dict.fromkeys(run.number for run, _ in plan)
         for run in [run for run in self.running.values() if run.number not in keep]:
             self.stop(run)
@@ -158,15 +159,15 @@ class GpuPool:
                 self._begin(run, seats)
 
     def begun(self) -> list[Run]:
-        """Who has begun since this was last asked."""
+        """The gangs that have begun since the last call."""
         found, self._begun = self._begun, []
         return found
 
 
 class Order(Protocol):
-    """Who runs: starts and stops gangs of a pool.
+    """Decides which gangs run: starts and stops gangs of a pool.
 
-    It does not look at what is left of them, unless it is said to know that.
+    It does not look at the work that a gang has left, unless it is documented to know that.
     """
 
     name: str
@@ -178,12 +179,12 @@ class Order(Protocol):
         """A gang has done its work."""
 
     def decide(self, pool: GpuPool) -> float | None:
-        """Start and stop; returns when it wants to look again if nothing happens before."""
+        """Start and stop gangs; returns when to look again if nothing happens before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """Something happens to the cluster."""
+    """A change of the cluster."""
 
     at_s: float
     what: str
@@ -194,7 +195,7 @@ class ClusterChange:
 
 @dataclass(slots=True)
 class UsageTimeline:
-    """Whenever it changed: seconds, GPUs in use, GPUs that are there, GPUs wanted, who waits."""
+    """Seconds, GPUs in use, GPUs of the cluster, GPUs wanted and waiting gangs, at each change."""
 
     at_s: list[float] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
@@ -216,7 +217,7 @@ def replay(
 ) -> tuple[list[Run], UsageTimeline]:
     """All gangs with when they began and ended, in the order of submission.
 
-    `watch` is called after each decision. Raises InternalError if an order never starts somebody.
+    `watch` is called after each decision. Raises InternalError if an order never starts a gang.
     """
     nodes = Nodes(trace.nodes)
     pool = GpuPool(nodes, cost)

@@ -1,4 +1,4 @@
-"""Carries out what is decided of dynamic pools: nodes start, are there, and go."""
+"""Carries out decisions about dynamic pools: nodes start, become ready, and are released."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from moiety.policy.model.snapshot import Snapshot, Starting
 
 
 def scaled(snapshot: Snapshot, decisions: Iterable[Decision]) -> Snapshot:
-    """The cluster at its `now_s`, with what was decided before: nodes come when they are ready.
+    """The cluster at its `now_s`, after earlier decisions: nodes are added when they are ready.
 
-    A new node is called after its pool, with the first number that is free.
+    A new node has the name of its pool, with the first number that is free.
     """
     pools = {pool.name: pool for pool in snapshot.pools if pool.is_dynamic}
     if not pools:

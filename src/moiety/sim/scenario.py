@@ -1,4 +1,4 @@
-"""Runs scenarios: cycle after cycle on a small cluster, until it should be quiet."""
+"""Runs scenarios: cycle after cycle on a small cluster, until no decision should change it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from moiety.sim.scaling import scaled
 from moiety.sim.scenario_file import Expected, RefusedCase, Scenario
 
 CYCLES: Final = 2
-"""in so many what is expected has to happen"""
+"""The expected state is reached within this number of cycles."""
 QUIET_CYCLES: Final = 5
-"""and then to stay"""
+"""The expected state stays for this number of cycles."""
 CYCLE_S: Final = 1.0
 TERMS: Final = Terms(reservations=0)
-"""when things were created is an order here, not how long anybody has waited"""
+"""Times of creation are only an order here, not the length of a wait: no reservations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ class Outcome:
     name: str
     passed: bool
     tasks: Mapping[str, Mapping[str, str | None]]
-    """status and node of each task in the end"""
+    """Status and node of each task in the end."""
     decisions: Sequence[Mapping[str, Any]]
-    """of all cycles, each with its number"""
+    """The decisions of all cycles, each with the number of its cycle."""
     problems: Sequence[str] = ()
-    """why it did not pass"""
+    """Why the case did not pass."""
     notes: Sequence[str] = ()
     error: ScenarioInvalid | None = None
 
 
 def run_scenario(case: Scenario | RefusedCase) -> Outcome:
-    """Two cycles, five more, and whether what is expected held after both, without a loop."""
+    """Run two cycles and five more; check the expected state after both, and that none loops."""
     if isinstance(case, RefusedCase):
         return Outcome(case.name, False, {}, [], [case.error.what], error=case.error)
     names = {task: shown for shown, task in case.tasks.items()}
@@ -77,7 +77,7 @@ def run_scenario(case: Scenario | RefusedCase) -> Outcome:
 
 
 def run_all(cases: Sequence[Scenario | RefusedCase], path: str) -> list[Outcome]:
-    """All of them; one that cannot be run is told with its error."""
+    """The outcomes of all cases; a case that cannot be run has its error in its outcome."""
     outcomes = []
     for at, case in enumerate(cases):
         try:
@@ -91,10 +91,10 @@ def run_all(cases: Sequence[Scenario | RefusedCase], path: str) -> list[Outcome]
 def after(
     snapshot: Snapshot, decisions: Sequence[Decision], half_life_s: float | None = None
 ) -> Snapshot:
-    """The cluster when everything that was decided has happened.
+    """The cluster after all decisions have been carried out.
 
-    With `half_life_s`, what queues have is counted into what they used of late, and what they
-    have less than their part of is to their credit.
+    With `half_life_s`, the GPUs that queues have count into their decayed usage, and GPUs that
+    queues have less than their part count as their deficit.
     """
     now = snapshot.now_s + CYCLE_S
     running = {each.task: each for each in snapshot.running}

@@ -1,7 +1,7 @@
 """Reads scenarios: small clusters with queues and jobs, and what should become of them.
 
-Memory of hosts is taken in bytes, as it stands in the file, so that what fits exactly does: the
-policy adds and compares it, whatever the unit.
+Host memory is taken in bytes, as it stands in the file, so that exact fits stay exact: the policy
+only adds and compares it, in any unit.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from moiety.sim.case_values import BadCase, amount, as_object, number, text
 from moiety.sim.scenario_places import Own, Seating
 
 MODEL = "GPU"
-"""of nodes that name none"""
+"""The GPU model of nodes that name none."""
 FILE_MAX = 64 << 20
-"""bytes that are read; a hundred cases have a tenth of one MiB"""
+"""The most bytes that are read; a hundred cases take a tenth of one MiB."""
 STATES = ("running", "pending", "releasing")
-"""what is releasing gives up its place for good: others may have it at once"""
+"""A releasing task gives up its place for good: other tasks may have it at once."""
 NOWHERE = frozenset({"nowhere"})
-"""the pools of a gang of which not all members are there yet"""
+"""The pools of an incomplete gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Of a task: its status, and its node if that matters."""
+    """The expected status of a task, and its node if that matters."""
 
     status: str
     node: str | None = None
@@ -47,16 +47,16 @@ class Scenario:
     name: str
     snapshot: Snapshot
     tasks: Mapping[str, Task]
-    """by the names under which a scenario speaks of them: job/0"""
+    """Tasks by the names that the scenario gives them: job/0."""
     expected: Mapping[str, Expected]
     notes: tuple[str, ...] = ()
-    """what is odd about it, but can be done"""
+    """Oddities of the case that do not keep it from running."""
     run_times: Mapping[str, float] = field(default_factory=dict)
-    """seconds that jobs are expected to run in all, where the file says"""
+    """Seconds that jobs are expected to run in all, where the file gives them."""
     ran: tuple[PastRun, ...] = ()
-    """jobs that have ended, from which others are estimated"""
+    """Jobs that have ended, from which the run times of other jobs are estimated."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
-    """why gangs cannot run of which the file has fewer tasks than they need"""
+    """Why a gang cannot run that has fewer tasks in the file than it needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
 def _times(
     case: Mapping[str, Any], tasks: Mapping[str, Task]
 ) -> tuple[dict[Task, float], dict[str, float]]:
-    """For how long tasks have run, and how long jobs are expected to, where that is said."""
+    """How long tasks have run, and how long jobs are expected to run, where the case gives it."""
     ages: dict[Task, float] = {}
     run_times: dict[str, float] = {}
     for where, row in _rows(case, "jobs"):
@@ -201,7 +201,7 @@ def _model(row: Mapping[str, Any], where: str) -> str:
 
 
 def _models(row: Mapping[str, Any], where: str, nodes: tuple[Node, ...]) -> frozenset[str]:
-    """The GPU models that will do, if a job names any."""
+    """The allowed GPU models, if a job names any."""
     named = row.get("models")
     if named is None:
         return frozenset()
@@ -258,7 +258,7 @@ def _job(
     models: frozenset[str],
     incomplete: dict[str, str],
 ) -> tuple[Workload | None, dict[str, Task], list[Own]]:
-    """None instead of a workload: it has no task that runs or could."""
+    """A job's workload, its tasks and where they run; no workload if no task runs or could run."""
     queue = text(row, "queue", where)
     if queue not in tree.queues:
         raise BadCase(f"{where}.queue", f"there is no queue {queue}")
@@ -274,7 +274,7 @@ def _job(
     tasks = [(key, as_object(each, key)) for key, each in zip(keys, rows, strict=True)]
     here = [at for at, (key, one) in enumerate(tasks) if _state(one, key) != "releasing"]
     least = int(number(row, "min_tasks", where, len(rows)))
-    # a gang needs any so many of its tasks: those that run already, and then the first
+    # a gang needs `least` of its tasks, any of them: running tasks first, then the first others
     here.sort(key=lambda at: (_state(tasks[at][1], tasks[at][0]) != "running", at))
     needed = set(here[:least])
     groups: dict[Shape, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The places of what runs in a scenario, and what to say if it cannot be so."""
+"""The places of running tasks in a scenario, and the error if these places are impossible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moiety.policy.model.workloads import Shape
 from moiety.sim.case_values import BadCase
 
 Own = tuple[Task, Shape, str, tuple[str, ...]]
-"""a running task: its shape, its node, the names of its devices"""
+"""A running task, its shape, its node, and the names of its devices."""
 
 
 class Seating:
@@ -22,7 +22,7 @@ class Seating:
         self._named: dict[tuple[str, str], int] = {}
 
     def seat(self, tasks: list[Own]) -> list[Running]:
-        """Everyone's place: first who says where, then whole GPUs, then parts, large ones first."""
+        """Places of all tasks: named devices first, then whole GPUs, then parts by size."""
         found = {}
         for task, shape, node, devices in sorted(tasks, key=self._turn):
             found[task] = Running(task, shape, self._spot(task, shape, node, devices))

@@ -1,4 +1,4 @@
-"""How times of day and week are spelled: for queues that have another quota at night.
+"""The notation of times of day and week, for queues that have another quota at night.
 
 `mon-fri 20:00-08:00=12`: from Monday to Friday, from eight in the evening to eight in the next
 morning, twelve GPUs. Days may be left out (every day) and listed (`sat,sun`); several of these
@@ -21,7 +21,7 @@ _SUCH_AS: Final = "such as mon-fri 20:00-08:00=12"
 
 
 def windows(text: str) -> tuple[Window, ...]:
-    """All of a queue's. Raises ValueError, with what is wrong."""
+    """All windows of a queue. Raises ValueError with the problem."""
     return tuple(_window(part.strip()) for part in text.split("|") if part.strip())
 
 

@@ -1,8 +1,8 @@
 """Free GPUs of nodes, and where a gang goes: together, on as few nodes as possible.
 
-A gang of at most a node's GPUs goes to one node, of those with room to the one that has least left;
-a larger one takes whole nodes and for the rest again the node that has least left. That is how the
-traces' publishers place, so that replays can be compared.
+A gang of at most a node's GPUs goes to the one node with room that has the fewest GPUs left. A
+larger gang takes whole nodes, and for the rest again the node that has the fewest GPUs left. The
+publishers of the traces place like that, so that replays can be compared.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 Seats = tuple[tuple[int, int], ...]
-"""nodes by position, and how many GPUs on each"""
+"""Nodes by position, and how many GPUs on each."""
 
 
 class Nodes:
@@ -27,7 +27,7 @@ class Nodes:
         return sum(size for size, up in zip(self.size, self.up, strict=True) if up)
 
     def find(self, gpus: int, free: Sequence[int] | None = None) -> Seats | None:
-        """Where a gang would go; None: nowhere now. `free` instead of what is free."""
+        """The seats that a gang would get; None: there is no room. `free` replaces `self.free`."""
         free = self.free if free is None else free
         largest = max(self.size, default=0)
         if gpus <= largest:
@@ -51,27 +51,27 @@ class Nodes:
         return tuple(seats)
 
     def could(self, gpus: int) -> bool:
-        """Whether it would fit if all nodes that are up were empty."""
+        """Whether a gang would fit if all nodes that are up were empty."""
         empty = [size if up else 0 for size, up in zip(self.size, self.up, strict=True)]
         return self.find(gpus, empty) is not None
 
     def take(self, seats: Iterable[tuple[int, int]]) -> None:
-        """A gang begins there."""
+        """A gang begins in these seats."""
         for at, gpus in seats:
             self.free[at] -= gpus
 
     def give_back(self, seats: Iterable[tuple[int, int]]) -> None:
-        """It ends."""
+        """A gang in these seats ends."""
         for at, gpus in seats:
             self.free[at] += gpus
 
     def down(self, at: int) -> None:
-        """A node goes; what ran there has been taken from it before."""
+        """A node goes down; the caller has stopped the gangs that ran there."""
         self.up[at] = False
         self.free[at] = 0
 
     def back(self, at: int) -> None:
-        """It is there again, empty."""
+        """A node is up again, and empty."""
         self.up[at] = True
         self.free[at] = self.size[at]
 

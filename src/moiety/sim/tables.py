@@ -15,7 +15,7 @@ from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu
 NODES: Final = ("name", "cpu_milli", "memory_mib", "gpus")
 JOBS: Final = ("name", "gpus")
 PACKAGED: Final = Path(__file__).parent / "data" / "openb-tenth"
-"""every tenth node of Alibaba's trace, and every tenth pod (Apache-2.0; its README says more)"""
+"""Every tenth node of Alibaba's trace, and every tenth pod (Apache-2.0; see its README)."""
 
 
 def open_trace(folder: Path | None, name: str | None, seed: int, *, lenient: bool = False) -> Trace:

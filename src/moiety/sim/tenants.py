@@ -1,11 +1,12 @@
 """Gangs in queues: quota first, then fair share, and within a queue by worth.
 
-What a queue may have and should have is policy's (`queues`, `standing`); so is the right by which
-somebody yields: who is within quota takes from who is above it, who is within its fair share from
-who is above its own, who has credit for a turn (`credit`) from who is in debt, and within a queue
-who is worth more from who is worth less. Who is within quota also gets a place if that takes moving
-smaller gangs, which then take theirs the same way. If somebody within quota waits even so, all of
-them get seats anew (`repack`), which ends the round.
+The policy package decides what a queue may have and should have (`model.queues`,
+`queue.queue_usage`), and which gang yields: a queue within its quota takes from a queue above its
+quota, a queue within its fair share from a queue above its fair share, and a queue with credit for
+a turn (`queue.deficit`) from a queue in debt. Within a queue, a gang of more worth takes from a
+gang of less worth. A gang within quota also gets a place if smaller gangs have to move for it;
+these gangs then get places by the same rules. If a gang within quota still waits, all gangs within
+quota get new seats (`repack`), which ends the round.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from moiety.sim.runs import GpuPool, Run
 from moiety.sim.worth import Worth, clear
 
 LOOK_S: Final = 600.0
-"""running on changes the order at most so often"""
+"""Progress of running gangs changes the order at most once in this time."""
 BORDER_S: Final = 1e-3
-"""a border that is nearer than that has been reached: sums of seconds are not exact"""
+"""A border that is nearer than this has been reached: sums of seconds are not exact."""
 MOVED: Final = 1e6
-"""times the worth: who would only be moved comes last among those that make room"""
+"""Factor on the worth of a gang that would only be moved: it is the last to make room."""
 STOPS_MAX: Final = 2
-"""of one gang in a round"""
+"""The most stops of one gang in a round."""
 QUOTA, FAIR, CREDIT, BEYOND = range(4)
 Turn = tuple[int, int, float]
-"""of a queue: its rank with what it asks for next, its priority, and its ratio then"""
+"""A queue's rank with the gang that it asks for next, its priority, and its ratio then."""
 
 
 class Tenants(Worth):
@@ -52,14 +53,14 @@ class Tenants(Worth):
         self._borders = self.standing.tree.borders()
         self._parts: dict[str, float] = {}
         self._parts_of = -1
-        """how many GPUs those are parts of"""
+        """The number of GPUs that `_parts` divides."""
         self._looked_s: float | None = None
-        """when it last decided"""
+        """When it last decided."""
         self._waited = False
-        """whether somebody waited after that"""
+        """Whether a gang waited after the last decision."""
 
     def came(self, run: Run, pool: GpuPool) -> None:
-        """It waits in its queue."""
+        """The gang waits in its queue; raises InvalidValue if it never fits the queue's limit."""
         gang, name = run.gang, run.gang.name or f"number {run.number}"
         self.standing.check(gang.queue, name)
         for above in self.standing.paths[gang.queue]:
@@ -72,7 +73,7 @@ class Tenants(Worth):
         super().came(run, pool)
 
     def looks(self, pool: GpuPool) -> float | None:
-        """Not at each span; but when another quota begins to hold."""
+        """When to look again: at most once in `LOOK_S`, and when another quota begins to hold."""
         edge = super().looks(pool)
         found = None if edge is None else max(edge, pool.now_s + LOOK_S)
         if not self._borders or not pool.waiting:
@@ -81,7 +82,7 @@ class Tenants(Worth):
         return border if found is None else min(found, border)
 
     def decide(self, pool: GpuPool) -> float | None:
-        """Serve queue by queue, whoever is furthest below what it should have."""
+        """Serve queue by queue, the queue furthest below what it should have first."""
         self._give_credit(pool)
         if not pool.waiting:
             self.follow(pool)
@@ -98,7 +99,7 @@ class Tenants(Worth):
         return self.looks(pool)
 
     def _give_credit(self, pool: GpuPool) -> None:
-        """For the time since the last decision, in which nothing began or ended."""
+        """Give credit for the time since the last decision, in which no gang began or ended."""
         if self._looked_s is not None:
             standing = self.standing
             has = {name: now[GPU_MILLI] / WHOLE_GPU for name, now in standing.has.items()}
@@ -111,14 +112,14 @@ class Tenants(Worth):
         self._looked_s, self._waited = pool.now_s, False
 
     def _count(self, pool: GpuPool) -> None:
-        """Tell the standing what has begun and ended."""
+        """Add the gangs that have begun and ended to the usage of their queues."""
         for queue, gpus in pool.held.items():
             change = gpus - self._counted[queue]
             if change:
                 self.hold(queue, change)
 
     def hold(self, queue: str, gpus: int) -> None:
-        """A queue has so many GPUs more, or less."""
+        """A queue has `gpus` more GPUs; fewer if negative."""
         self._counted[queue] += gpus
         self.standing.add(queue, (gpus * WHOLE_GPU, 0, 0, 0), 1, guaranteed=False)
 
@@ -137,18 +138,19 @@ class _Round:
         self.closed: set[tuple[str, int, int]] = set()
         self.full = 1 << 60
         self.stopped: Counter[int] = Counter()
-        """how often each was stopped in this round: two within quota could do so for ever"""
+        """How often each gang was stopped in this round: two gangs could stop each other for ever.
+        """
         self._turns: list[tuple[Turn, str]] = []
-        """a heap of the queues with somebody left to try; right until somebody starts or stops"""
+        """A heap of the queues with a gang left to try; valid until a gang starts or stops."""
         self._keys: dict[tuple[str, int], Turn] = {}
         self._in_vain: set[tuple[str, int]] = set()
-        """queues and sizes for which the last one had no room, and so have those after it none"""
+        """Queues and sizes for which the last gang had no room: later gangs have none either."""
         self._ranked: list[Run] = []
-        """who runs, of least value first"""
+        """Running gangs, of least value first."""
         self._ranked_of = self._turns_of = -1
 
     def serve(self) -> None:
-        """Until nobody is left to try."""
+        """Try every waiting gang, in the order of turns."""
         while self.lines:
             if self._turns_of != self.standing.version:
                 self._turns_of = self.standing.version
@@ -177,7 +179,7 @@ class _Round:
             self._repack()
 
     def _is_anybody_entitled(self) -> bool:
-        """Whether somebody waits who would stay within quota."""
+        """Whether a gang waits that would stay within quota."""
         asking = (queue for queue, gpus in self.pool.asked.items() if gpus)
         one = (WHOLE_GPU, 0, 0, 0)
         open_ = {queue for queue in asking if self.standing.within(queue, 0, one, quota=True)}
@@ -192,7 +194,7 @@ class _Round:
         return is_within and not self.standing.over_limit(queue, more)
 
     def _repack(self) -> None:
-        """Seats anew for all within quota: the last of a round, so that nothing undoes it."""
+        """New seats for all gangs within quota: the last act of a round, so nothing undoes it."""
         runs = sorted(self.pool.running.values(), key=self._by_value)
         waits = sorted(self.pool.waiting.values(), key=self._by_value)
         must, others = self._entitled(runs, waits)
@@ -209,9 +211,9 @@ class _Round:
         return -self.values[run.number], run.number
 
     def _entitled(self, runs: Sequence[Run], waits: Sequence[Run]) -> tuple[list[Run], list[Run]]:
-        """Who fits within quota together, those that run first; and who else runs.
+        """The gangs that fit within quota together, running gangs first; and other running gangs.
 
-        Whoever waits and is not among them would break a quota beside them.
+        Each other waiting gang would break a quota beside the entitled gangs.
         """
         had: Counter[str] = Counter()
         must, others = [], []
@@ -279,7 +281,7 @@ class _Round:
         self.order.hold(run.gang.queue, run.gang.gpus)
 
     def _below(self, run: Run, rank: int) -> list[tuple[float, Run]]:
-        """Who may be stopped for it, of least value first."""
+        """The gangs that may be stopped for this one, of least value first."""
         mine, values = self.values[run.number], self.values
         found: list[tuple[float, Run]] = []
         left = self._to_give(rank)
@@ -312,7 +314,7 @@ class _Round:
     def _to_give(self, rank: int) -> dict[str, int]:
         """GPUs that each queue has above its quota, or above its fair share.
 
-        On credit, only debtors have any.
+        For a gang on credit, only queues in debt give up GPUs.
         """
         if rank == BEYOND:
             return {}

@@ -18,7 +18,7 @@ Numbered = tuple[int, "Job"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One task that came, and went after a while if that is known."""
+    """One task that arrived, and how long it ran if that is known."""
 
     name: str
     shape: Shape
@@ -26,7 +26,7 @@ class Job:
     duration_s: float | None = None
     queue: str = ""
     spelled: str = ""
-    """the GPU models that will do, as they are written in the trace"""
+    """The allowed GPU models, as they are written in the trace."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Trace:
         return typical((job.shape for job in self.jobs), spelled=(job.spelled for job in self.jobs))
 
     def check_timed(self) -> None:
-        """Raises InvalidValue if it is not."""
+        """Raises InvalidValue if the trace is not timed."""
         if not self.is_timed:
             raise InvalidValue(
                 f"{self.name}: not every job says how long it runs",
@@ -63,13 +63,13 @@ class Trace:
             )
 
     def faster(self, times: float) -> Trace:
-        """The same jobs, of the same length, but coming so many times as fast."""
+        """The same jobs, of the same length, but arriving `times` as fast."""
         jobs = tuple(replace(job, submitted_s=job.submitted_s / times) for job in self.jobs)
         return replace(self, jobs=jobs)
 
 
 def gpu_count(row: TableRow, column: str) -> int:
-    """How many GPUs a node has; raises ValueError before so many are made."""
+    """How many GPUs a node has; raises ValueError if these are more than can be placed on."""
     count = row.whole(column)
     if count > GPUS_MAX:
         raise ValueError(f"it has {count} GPUs; at most {GPUS_MAX} can be placed on")
@@ -91,11 +91,11 @@ def gpu_model(row: TableRow, default: str | None = None) -> str:
 def check_jobs(
     path: Path, jobs: Sequence[Numbered], nodes: Sequence[Node], complaints: Complaints
 ) -> tuple[Job, ...]:
-    """The jobs, without those of a name that was there before, an unknown model, or no chance.
+    """The jobs, without jobs of a repeated name.
 
-    Raises TraceInvalid for the first of them, unless the complaints are lenient. Jobs that are
-    larger than every node and those that name unknown models stay in then: they are refused, and
-    counted, when they arrive.
+    Raises TraceInvalid for the first job that repeats a name, names an unknown model or is larger
+    than every node, unless the complaints are lenient. Then too large jobs and jobs that name
+    unknown models stay in: they are refused, and counted, when they arrive.
     """
     models = {node.model for node in nodes}
     cluster = NodeArrays(nodes)
@@ -126,7 +126,7 @@ def check_jobs(
 def check_nodes(
     path: Path, nodes: Sequence[tuple[int, Node]], complaints: Complaints
 ) -> tuple[Node, ...]:
-    """The nodes, without those of a name that was there before; raises as `check_jobs`."""
+    """The nodes, without nodes of a repeated name; raises as `check_jobs`."""
     seen: dict[str, int] = {}
     kept = []
     for line, node in nodes:

@@ -1,8 +1,8 @@
-"""The default order of gangs whose run time nobody knows: by worth, with preemption that costs.
+"""The default order of gangs whose run time is unknown: by worth, with preemption that costs.
 
-Estimates and order are policy's (`durations`, `attained`); here they are asked only when something
-has changed, and gangs get their nodes. Nobody is moved for free: who makes room stops, waits, and
-goes on elsewhere at the cost of a restart.
+Estimates and order come from the policy package (`runtime_estimator`, `gittins_order`); this module
+asks for them only when something has changed, and gives gangs their nodes. No gang moves for free:
+a gang that makes room stops, waits, and goes on elsewhere at the cost of a restart.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Worth:
         self._history = RuntimeEstimator()
         self._active: dict[int, Run] = {}
         self._value: dict[int, float] = {}
-        """of each that waits or runs, without age"""
+        """The worth of each gang that waits or runs, without its age."""
         self._stale: set[int] = set()
         self._edges: list[tuple[float, int, int]] = []
-        """a heap of when each that runs comes into its next span: time, number, epoch"""
+        """A heap of when each running gang enters its next span: time, number, epoch."""
 
     def came(self, run: Run, pool: GpuPool) -> None:
-        """It is in the history from now on."""
+        """Add the gang to the history."""
         gang = run.gang
         row = self._history.came((gang.queue, gang.user, gang.gpus), gang.submitted_s)
         assert row == run.number  # both count in the order in which gangs come
@@ -40,18 +40,18 @@ class Worth:
         self._stale.add(row)
 
     def ended(self, run: Run, pool: GpuPool) -> None:
-        """Its neighbours are known better."""
+        """Add the gang's run time to the history; estimates of similar gangs change."""
         self._history.ended(run.number, run.attained_s)
         self._stale.update(self._history.near(run.number))
         self._active.pop(run.number, None)
         self._value.pop(run.number, None)
 
     def expected_s(self, run: Run, now_s: float, quantile: float = 0.5) -> float:
-        """Seconds of work after which it has ended with that likelihood."""
+        """Seconds of work after which the gang has ended with the likelihood `quantile`."""
         return self._history.left_s(run.number, run.attained(now_s), quantile)
 
     def follow(self, pool: GpuPool) -> None:
-        """Note who has begun, and who has come into another span."""
+        """Note the gangs that have begun, and the gangs that have entered another span."""
         now = pool.now_s
         for new in pool.newly:
             if new.is_running:
@@ -72,7 +72,7 @@ class Worth:
             heapq.heappush(self._edges, (edge_s, number, epoch))
 
     def refresh(self, pool: GpuPool) -> dict[int, float]:
-        """The worth of everybody, by number, now."""
+        """The present worth of each gang, by its number."""
         self.follow(pool)
         now = pool.now_s
         stale = [self._active[number] for number in sorted(self._stale & self._active.keys())]
@@ -96,7 +96,7 @@ class Worth:
         return found
 
     def looks(self, pool: GpuPool) -> float | None:
-        """When the next gang comes into its next span, if that could matter to anybody."""
+        """When the next gang enters its next span; None if no gang waits, or none runs."""
         if not pool.waiting:
             return None
         while self._edges:
@@ -108,7 +108,7 @@ class Worth:
         return None
 
     def decide(self, pool: GpuPool) -> float | None:
-        """Those of most worth run."""
+        """Run the gangs of most worth."""
         if not pool.waiting:
             self.follow(pool)
             return None
@@ -125,11 +125,11 @@ class Worth:
         return gittins_order.yields(least, most)
 
     def serve(self, pool: GpuPool, ranked: Sequence[int], values: dict[int, float]) -> None:
-        """Start who waits, the first first, if need be in the place of those who yield."""
+        """Start waiting gangs in this order, if need be in the place of gangs that yield."""
         largest = max(pool.nodes.size)
-        full = ANY  # on a node, whoever wants so many or more finds no room
+        full = ANY  # a gang of this size or larger finds no room on one node
         kept: set[int] = set()
-        """sizes for which nobody yields"""
+        """Sizes for which no running gang yields."""
         has_stopped = False
         for number in ranked:
             run = pool.waiting[number]
@@ -158,7 +158,7 @@ class Worth:
 
 
 def start_all(pool: GpuPool, ranked: Iterable[int]) -> None:
-    """Start whoever has room, the first first."""
+    """Start the gangs that have room, in this order."""
     largest, full = max(pool.nodes.size), ANY
     for number in ranked:
         run = pool.waiting[number]
@@ -172,7 +172,7 @@ def start_all(pool: GpuPool, ranked: Iterable[int]) -> None:
 
 
 def who_yields(pool: GpuPool, run: Run, values: dict[int, float]) -> list[Run] | None:
-    """Those in whose place it would run, with the least worth lost; None: nobody has to."""
+    """The gangs to stop for `run`, with the least worth lost; None: stopping is not enough."""
     mine = values[run.number]
     below = [
         (values[number], number)
@@ -186,7 +186,7 @@ def who_yields(pool: GpuPool, run: Run, values: dict[int, float]) -> list[Run] |
 
 
 def clear(pool: GpuPool, gpus: int, below: Sequence[tuple[float, Run]]) -> list[Run] | None:
-    """Of those (of least value first), whom to stop so that a gang has room; None: not enough."""
+    """Which of `below`, least value first, to stop so that a gang has room; None: not enough."""
     nodes = pool.nodes
     on: dict[int, list[tuple[float, int, Run]]] = {}
     for value, run in below:
@@ -206,7 +206,7 @@ def clear(pool: GpuPool, gpus: int, below: Sequence[tuple[float, Run]]) -> list[
         return None
     stopped: dict[int, Run] = {}
     for _ in range(needed):
-        # Who stops on one node makes others cheaper where it has GPUs too.
+        # A gang that stops on one node makes other nodes cheaper where it has GPUs too.
         best = min(found, key=lambda each: (each[0], each[1]))
         found.remove(best)
         new = [run for run in best[2] if run.number not in stopped]
@@ -224,7 +224,7 @@ def clear(pool: GpuPool, gpus: int, below: Sequence[tuple[float, Run]]) -> list[
 def _on_node(
     free: int, per: int, there: Sequence[tuple[float, int, Run]]
 ) -> tuple[float, list[Run]] | None:
-    """The harm and who stops, so that so much is free on a node; those not needed stay."""
+    """The harm, and the gangs to stop so that `per` GPUs are free on a node."""
     chosen: list[tuple[float, int, Run]] = []
     for each in there:
         if free >= per:

@@ -57,7 +57,7 @@ def test_arrivals_are_each_job_once_and_then_again_at_random() -> None:
     assert len(coming) > jobs
     assert coming == list(arrivals(packaged, ReplaySettings(seed=3)))
     assert coming != list(arrivals(packaged, ReplaySettings(seed=4)))
-    with pytest.raises(InvalidValue, match="nobody asks for any"):
+    with pytest.raises(InvalidValue, match="no job asks for any"):
         arrivals(trace(Job("a", Shape(1))), ReplaySettings())
     few = trace(Job("a", Shape(0, 0, 1, 1)), *[Job(str(at), Shape(1)) for at in range(20_000)])
     with pytest.raises(InvalidValue, match="tasks would have to come"):
