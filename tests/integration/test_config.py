@@ -60,8 +60,7 @@ def test_check_tells_all_that_is_wrong_and_its_exit_code(node: Node, tmp_path: P
     typo = node.cli("config", "check", str(other))
     assert (typo.returncode, typo.stdout) == (0, f"{other}: good\n")
     assert typo.stderr == (
-        f"moiety: {other}:3: this machine knows no user 'nobody-at-all', so that section is "
-        "nobody's\n"
+        f"moiety: {other}:3: this machine has no user 'nobody-at-all': the section has no effect\n"
     )
     other.write_text("[agent")
     broken = node.cli("config", "check", str(other))

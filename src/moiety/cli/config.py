@@ -1,4 +1,4 @@
-"""`moiety config`: what is set, where that stands, and whether a file of settings makes sense."""
+"""`moiety config`: shows each setting and where it comes from, and checks configuration files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check(file: Path | None, output: str) -> None:
 
 
 def nobodies(file: files.File) -> Iterator[str]:
-    """Users and groups with a section of their own whom this machine does not know, in words."""
+    """Notes about sections of users and groups that do not exist on this machine."""
     import grp
     import pwd
 
@@ -97,15 +97,15 @@ def nobodies(file: files.File) -> Iterator[str]:
         named = file.tables.get(section)
         for name in named if isinstance(named, dict) else ():
             try:
-                if not name.isdecimal():  # numbers are of those who have no name
+                if not name.isdecimal():  # a number is the id of a user or group without a name
                     find(name)
             except (KeyError, ValueError):
                 where = file.where(f"{section}.{name}")
-                yield f"{where}: this machine knows no {what} {name!r}, so that section is nobody's"
+                yield f"{where}: this machine has no {what} {name!r}: the section has no effect"
 
 
 def everything() -> Iterator[Value]:
-    """What holds for every setting, in the table's order. Raises BadConfigFile or BadSetting."""
+    """The value of every setting, in the table's order. Raises BadConfigFile or BadSetting."""
     loaded = load()
     texts, _ = _agent_arguments()
     said_there = {flag.name: texts[flag.field] for flag in FLAGS if flag.field in texts}
@@ -122,7 +122,7 @@ def everything() -> Iterator[Value]:
 
 
 def chosen(name: str) -> list[Setting]:
-    """The settings of a section, or the one of a name; raises BadArgument."""
+    """The settings of a section, or the setting of a name; raises BadArgument."""
     if name in SECTIONS:
         return list(of_section(name))
     if found := [setting for setting in SETTINGS if name in (setting.name, setting.variable)]:
@@ -134,7 +134,7 @@ def chosen(name: str) -> list[Setting]:
 
 
 def said(value: Value) -> str:
-    """A value for a table: as it was written, or what happens without one."""
+    """A value for a table: as it was written, or the effect of an unset one."""
     return value.text if value.text is not None else f"({value.setting.unset})"
 
 

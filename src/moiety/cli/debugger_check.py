@@ -1,6 +1,6 @@
 """Profilers, debuggers and sanitizers: what they need beside the shim, and which are refused.
 
-What is known of each, and how, stands in docs/howto-profilers.md.
+docs/howto-profilers.md has the facts about each tool, and their sources.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from moiety.devices.elf import needed
 from moiety.model.errors import ToolRefused
 
 SANITIZER: Final = re.compile(r"lib(clang_rt\.)?(asan|tsan|lsan|msan|ubsan)[\w.-]*\.so[\d.]*")
-"""runtimes that end the program unless the loader takes them first"""
+"""Runtimes that end the program unless the loader takes them first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Tool:
     instead: str
 
 
-ALONE: Final = "MOIETY_DISABLE=1, on a GPU that nobody shares meanwhile (moiety ps)"
+ALONE: Final = "MOIETY_DISABLE=1, on a GPU that no other program uses (moiety ps)"
 REFUSED: Final = {
     "ncu": Tool("its counters are those of the whole GPU, and it runs kernels many times", ALONE),
     "compute-sanitizer": Tool(
@@ -43,7 +43,7 @@ MARKS: Final = (
     ("LD_PRELOAD", "libsanitizer-collection.so", "compute-sanitizer"),
     ("NVTX_INJECTION64_PATH", "libsanitizer-collection.so", "compute-sanitizer"),
 )
-"""variables that tell of a tool, by what is in them"""
+"""Variable, text in its value, and the tool whose presence that shows."""
 
 
 def refuse(program: str, environment: Mapping[str, str]) -> None:
@@ -57,9 +57,9 @@ def refuse(program: str, environment: Mapping[str, str]) -> None:
 
 
 def preloaded(shim: str, program: str, before: str) -> str:
-    """LD_PRELOAD for a program with the shim in it, and with what was `before` in it.
+    """LD_PRELOAD for a program: the shim, and the libraries that were in it `before`.
 
-    Runtimes of sanitizers come first, also that of the program itself, as they insist on it.
+    Runtimes of sanitizers come first, also the program's own, because they insist on it.
     """
     others = [part for part in before.replace(":", " ").split() if part != shim]
     try:
@@ -73,7 +73,7 @@ def preloaded(shim: str, program: str, before: str) -> str:
 
 
 def _around(environment: Mapping[str, str]) -> str:
-    """The tool that this process runs under; empty if there is none that matters."""
+    """The refused tool that this process runs under; empty if there is none."""
     for variable, text, name in MARKS:
         found = environment.get(variable)
         if found and text in found:

@@ -1,4 +1,4 @@
-"""`moiety events`: what happened on this node that somebody may ask about."""
+"""`moiety events`: the refusals, evictions, warnings and ends of programs on this node."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ from moiety.cli.output import Duration, colour_wanted
 from moiety.model import errors
 
 WAIT_S = 5.0
-"""for the next event, before asking again"""
+"""How long one request waits for the next event."""
 
 
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
-@click.option("--since", type=Duration(), metavar="TIME", help="Only of so long ago, such as 1h.")
+@click.option(
+    "--since", type=Duration(), metavar="TIME", help="Only events of the last TIME, such as 1h."
+)
 @click.option("--warnings", is_flag=True, help="Only what is worth a warning.")
 @click.option(
     "--reason",
@@ -58,9 +60,9 @@ def events(
     target: str | None,
     output: str,
 ) -> None:
-    """Tell what happened: who was refused, moved out, overdue or ended, and why.
+    """Tell what happened: which programs were refused, evicted, overdue or ended, and why.
 
-    Without an agent, what the last ones wrote down is told.
+    Without an agent, show the events that earlier agents wrote down.
     """
     since_s = time.time() - since if since else 0.0
 
@@ -84,7 +86,7 @@ def events(
 
 
 def known(directory: Directory) -> Iterator[Event]:
-    """What the agent remembers; without one, what the last ones wrote down."""
+    """The events that the agent remembers; without an agent, those in the file."""
     try:
         with call(directory) as agent:
             yield from Pages(agent, 0).read(0.0)
@@ -93,28 +95,28 @@ def known(directory: Directory) -> Iterator[Event]:
 
 
 def _follow(directory: Directory) -> Iterator[Event]:
-    """Events of this agent and of those that come after it, once each; ends with the last agent."""
+    """Events of this agent and of later agents, once each; ends with the last agent."""
     after = 0
     while True:
-        with call(directory) as agent:  # raises NoAgent if none is coming back
+        with call(directory) as agent:  # raises NoAgent if no agent starts
             pages = Pages(agent, after)
             try:
                 while True:
                     yield from pages.read(WAIT_S)
             except errors.AgentSilent:
                 after = pages.after
-                continue  # it ended; another one may be on its way
+                continue  # the agent ended; another one may start
 
 
 class Pages:
-    """The events after the one with a number, page by page; not all of them may be for us."""
+    """The events after a number, page by page, as far as this user may see them."""
 
     def __init__(self, agent: Call, after: int) -> None:
         self._agent = agent
         self.after = after
 
     def read(self, wait_s: float) -> Iterator[Event]:
-        """Up to the last page that there is now; waits so long for a first event."""
+        """Events up to the last page that exists now; waits `wait_s` for a first event."""
         more = True
         while more:
             asked = protocol.Events(after=self.after, wait_s=wait_s)

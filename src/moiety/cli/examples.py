@@ -1,4 +1,4 @@
-"""What people type, for the help of each command; a test reads every line of it."""
+"""Examples for the help of each command; a test reads every line of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "run": (
-        ("moiety run -- python train.py", "share the GPUs with whatever else is run so"),
+        ("moiety run -- python train.py", "share the GPUs with other programs run like this"),
         ("moiety run --gpu 0.5 --memory-limit 20GiB -- ./a.out", "half of the time, 20 GiB"),
         ("moiety run --latency --name chat -- python serve.py", "an answer goes before all else"),
-        ("moiety run --exclusive -- ./measure", "a GPU that nobody else gets any of meanwhile"),
+        ("moiety run --exclusive -- ./measure", "a GPU with no other program on it"),
         ("moiety run --say always -- make train 2>log", "write into the log why it waits"),
     ),
     "ps": (

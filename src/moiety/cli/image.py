@@ -31,7 +31,7 @@ PRELOAD: Final = "etc/ld.so.preload"
 USUAL_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SCRIPTS_MAX: Final = 5
 LIBC_MOST: Final = 32 << 20
-"""bytes of a C library that are read; it has 2 MiB, or 20 with all that a debugger wants"""
+"""The most bytes of a C library that are read; it has 2 MiB, or 20 MiB with debug data."""
 PRELOAD_MOST: Final = 4096
 LINE_MOST: Final = 256
 USE: Final = "an image with glibc 2.17 or newer: Debian, Ubuntu, Fedora, Rocky, NVIDIA's CUDA"
@@ -44,16 +44,16 @@ class Image:
     root: Path
 
     def content(self, inside: str, most: int) -> bytes:
-        """The beginning of a file, so many bytes at most; what may block raises OSError too."""
+        """At most `most` bytes of a file; raises OSError, also for a file that may block."""
         with os.fdopen(open_beneath(self.root, inside), "rb") as file:
             return file.read(most)
 
     def has(self, inside: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return is_file_beneath(self.root, inside)
 
     def glibc(self) -> tuple[int, int] | None:
-        """The version of its C library; None: it has none, or not glibc."""
+        """The version of its glibc; None if it has none."""
         for folder in LIBC_DIRS:
             try:
                 found = RELEASE.search(self.content(f"{folder}/libc.so.6", LIBC_MOST))
@@ -69,7 +69,7 @@ class Image:
         return any(map(self.has, MUSL_LOADERS)) and not any(map(self.has, GLIBC_LOADERS))
 
     def find(self, program: str, path: str = USUAL_PATH, cwd: str = "/") -> str | None:
-        """The path inside of a program as the image would find it."""
+        """The path of a program in the image, as the image would find it; None: not found."""
         if "/" in program:
             where = program if program.startswith("/") else f"{cwd}/{program}"
             return where if self.has(where) else None
@@ -80,10 +80,10 @@ class Image:
 
 
 def check(image: Image, program: str | None, path: str = USUAL_PATH, cwd: str = "/") -> list[str]:
-    """What is worth knowing of an image whose programs can be shared.
+    """Notes about an image whose programs can be shared.
 
-    Raises ImageUnfit if none can, MuslProgram or WrongArchitecture if `program` cannot. A program
-    that is not there, or cannot be read, is the runtime's to report.
+    Raises ImageUnfit if no program can be shared, MuslProgram or WrongArchitecture if `program`
+    cannot. The container runtime reports a program that does not exist or cannot be read.
     """
     if image.is_musl:
         raise errors.ImageUnfit(

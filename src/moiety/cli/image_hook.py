@@ -1,8 +1,8 @@
-"""What a runtime runs before a pod's container starts: can its image be shared at all?
+"""The hook that a container runtime runs before a pod's container starts: it checks the image.
 
-`python -m moiety.cli.image_hook`, with the OCI state on stdin (createRuntime). Each start of a
-container waits for it, so it imports what looks at images and no more; that the share is there
-has been seen to already, when the pod's claim or units were given.
+The runtime runs `python -m moiety.cli.image_hook` with the OCI state on stdin (createRuntime). Each
+start of a container waits for it, so it imports only the modules that read images. The share itself
+exists already: it was made when the pod's claim or units were given.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moiety.model import errors
 
 
 def check_bundle(state: IO[str]) -> None:
-    """Whether what a container starts can be shared; raises ImageUnfit, BadArgument."""
+    """Check that a container's program can be shared; raises ImageUnfit or BadArgument."""
     try:
         bundle = Path(json.load(state)["bundle"])
         config = json.loads((bundle / "config.json").read_text())
@@ -31,13 +31,13 @@ def check_bundle(state: IO[str]) -> None:
     try:
         check(Image(root), *_process(config))
     except errors.ImageUnfit as error:
-        # The folder is one of the runtime's, which tells nobody which image that was.
+        # The path is a folder of the runtime, which does not show users which image it is.
         shown = error.what.replace(str(root), "this image")
         raise errors.from_parts(type(error).__name__, shown, error.hint, error.exit_code) from None
 
 
 def _process(config: dict[str, Any]) -> tuple[str | None, str, str]:
-    """What a container starts, its PATH and its working directory."""
+    """A container's program, its PATH and its working directory."""
     process = config.get("process") or {}
     arguments = process.get("args") or [None]
     variables = dict(each.partition("=")[::2] for each in process.get("env") or [])
@@ -45,7 +45,7 @@ def _process(config: dict[str, Any]) -> tuple[str | None, str, str]:
 
 
 def main() -> None:
-    """Look, and exit with the error's code; what is on stderr, the runtime shows."""
+    """Check the image, and exit with the error's code; the runtime shows stderr."""
     try:
         check_bundle(sys.stdin)
     except errors.MoietyError as error:

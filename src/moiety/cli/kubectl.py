@@ -48,7 +48,7 @@ def status(kubeconfig: str | None, system: str, output: str) -> None:
 @kubectl.command()
 @click.option("--system", default="moiety-system", help="The namespace that moiety runs in.")
 @click.option("--every", default=2.0, type=click.FloatRange(0.1), help="Seconds between looks.")
-@click.option("--count", type=click.IntRange(1), help="End after so many looks.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of looks.")
 @output_option
 @click.pass_obj
 def top(kubeconfig: str | None, system: str, every: float, count: int | None, output: str) -> None:
@@ -182,7 +182,7 @@ async def _look(client: ApiClient, system: str, kubeconfig: str | None) -> Clust
 
 
 async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict[str, Any]] | str:
-    """What an agent says of its programs; or why it said nothing, in words."""
+    """An agent's programs; or why it did not answer, in words."""
     command = ["kubectl", *(["--kubeconfig", kubeconfig] if kubeconfig else [])]
     command += ["exec", "-n", system, pod, "-c", "agent", "--", "moiety", "ps", "-o", "json"]
     try:
@@ -203,7 +203,7 @@ async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict
 
 
 def _show(seen: ClusterObjects, output: str) -> None:
-    """What was seen; of agents that said nothing, that they did not."""
+    """Print the GPUs and pods, and name the agents that did not answer."""
     from moiety.kube import cluster_report
 
     if output == "json":

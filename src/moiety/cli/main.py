@@ -1,4 +1,4 @@
-"""The `moiety` command: finds the module of a subcommand, and says errors as sentences."""
+"""The `moiety` command: finds the module of a subcommand, and prints errors as sentences."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ COMMANDS: Final = {
     "doctor": "Find out whether this machine is ready, and what to do if not.",
     "version": "Show the versions of moiety and of its protocol.",
 }
-"""each is a module of this package with a command of the same name"""
+"""Each is a module of this package with a command of the same name."""
 
 PACKAGES: Final = ("doctor", "sim")
-"""commands that are a folder: their module is `command` in it"""
+"""Commands that are a folder: their module is `command` in it."""
 
 
 def module_of(name: str) -> str:
@@ -72,7 +72,7 @@ class Commands(click.Group):
         return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the table, so that a shell that asks imports none of them."""
+        """Completions from the table, so that a shell's request imports no command."""
         from click.shell_completion import CompletionItem
 
         found = [
@@ -85,7 +85,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As usual, but whoever mistypes a command is told which one is meant."""
+        """As in click; the error for a mistyped command names similar commands."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
@@ -101,7 +101,7 @@ class Commands(click.Group):
 
 
 def show_examples(command: click.Command, name: str) -> None:
-    """Put the examples of a command, and of those below it, under their help."""
+    """Put the examples of a command and its subcommands under their help."""
     if command.epilog is None and name in EXAMPLES:
         command.epilog = text(name)
     if isinstance(command, click.Group):
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(command: click.Command, name: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line, and end with its exit code, every error said as a sentence."""
+    """Run a command line, print each error as a sentence, and end with the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     _have_streams()
     for stream in (sys.stdout, sys.stderr):
@@ -157,16 +157,16 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
         if isinstance(error, InvalidValue) and not error.hint:
             error.hint = f"{typed(words, command, name)} --help"
         end(error)
-    except OSError as error:  # the output does not fit on the disk, say; not that nobody reads it
+    except OSError as error:  # the disk is full, say; a closed pipe does not come here
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and exits with 120
         end(SystemRefusal(error))
     sys.exit(0)
 
 
 def _have_streams() -> None:
-    """Where we were started with stdout or stderr closed, nobody reads what is written there.
+    """Write to /dev/null where this process was started with stdout or stderr closed.
 
-    A program that takes our place finds them as they were: the descriptor is not inherited.
+    A program that takes its place finds them closed: the descriptor is not inherited.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:

@@ -1,4 +1,4 @@
-"""How things are said: sizes, times, tables, JSON and errors."""
+"""Reads and prints values: sizes, times, tables, JSON and errors."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from moiety.model.units import (
 )
 
 FOLD_MIN = 20
-"""columns that a folded text needs, else it is not folded"""
+"""The fewest columns that a folded text needs; with fewer it is not folded."""
 RIGHT = frozenset("0123456789")
 
 
 class Read(click.ParamType[Any]):
-    """A value that a parser of ours reads; what it refuses is said with the option's name."""
+    """A value that a parser of moiety reads; its errors name the option."""
 
     def read(self, text: str) -> Any:
         """What the text means; raises InvalidValue."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """What `read` makes of a text; anything else has been read."""
+        """The result of `read` for a text; other values have been read already."""
         if not isinstance(value, str):
             return value
         try:
@@ -108,12 +108,12 @@ class ModeName(Read):
 
 
 class Number(click.FloatRange):
-    """A number in a range; unlike click's, one that is a number."""
+    """A number in a range; unlike click's class, it refuses infinity and NaN."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """What `float` reads, unless it is in no range at all."""
+        """The finite number that `float` reads; fails for infinity and NaN."""
         found: float = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{value!r} is not a number.", param, ctx)
@@ -145,7 +145,7 @@ def emit_json(value: Any) -> None:
 
 
 def builtins(value: Any) -> Any:
-    """What an agent answered, as dicts and lists."""
+    """An answer of an agent, as dicts and lists."""
     import msgspec
 
     from moiety.agent.control.protocol import ANSWER_TAG
@@ -157,14 +157,14 @@ def builtins(value: Any) -> Any:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal; None if what is printed does not go to one."""
+    """The columns of the terminal; None if the output does not go to a terminal."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
     return shutil.get_terminal_size().columns
 
 
 def fold(text: str, indent: int = 0) -> str:
-    """A line as several on a terminal that is too narrow for it, all but the first indented."""
+    """A line, folded if the terminal is too narrow; all lines but the first are indented."""
     width = terminal_width()
     if width is None or width <= indent + FOLD_MIN:
         return text
@@ -206,7 +206,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], less: Sequence[s
 def _fitting(
     columns: list[tuple[str, ...]], width: int | None, less: Sequence[str]
 ) -> list[tuple[str, ...]]:
-    """The columns that fit into the width, as far as others may be left out; a title is first."""
+    """The columns without those of `less` that do not fit; each begins with its title."""
     left = list(columns)
     for title in less:
         taken = sum(max(map(len, column)) + 2 for column in left) - 2
@@ -222,14 +222,14 @@ def is_number(cell: str) -> bool:
 
 
 def colour_wanted() -> bool:
-    """As --color says, else MOIETY_COLOR, NO_COLOR, a file; only on a terminal if none does."""
+    """Whether to colour: by --color, MOIETY_COLOR, NO_COLOR or a file, else on a terminal."""
     ctx = click.get_current_context(silent=True)
     if ctx is not None and ctx.color is not None:
         return ctx.color
     when = _when()
     wanted = when == "always" or (when == "auto" and sys.stdout is not None and sys.stdout.isatty())
     if ctx is not None:
-        ctx.color = wanted  # else it would be taken out of what does not go to a terminal
+        ctx.color = wanted  # else click strips colours from output that goes to no terminal
     return wanted
 
 
@@ -240,7 +240,7 @@ def _when() -> str:
     try:
         found = load().value(next(s for s in of_section("cli") if s.key == "color"))
     except ConfigError:
-        return "auto"  # whoever needs the file says what is wrong with it
+        return "auto"  # commands that need the file report its error
     if found.source is not Source.ENVIRONMENT and os.environ.get("NO_COLOR"):
         return "never"
     return str(found.value)

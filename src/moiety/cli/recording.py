@@ -1,4 +1,4 @@
-"""`moiety agent record` and `moiety agent replay`: what an agent decided, decided once more."""
+"""`moiety agent record` and `moiety agent replay`: write an agent's decisions, and repeat them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ EXIT_DIFFERENT = 1
 
 @click.command()
 @click.argument("file")
-@click.option("--follow", type=Duration(), help="Go on for so long; Ctrl-C ends it earlier.")
+@click.option("--follow", type=Duration(), help="Record for this long; Ctrl-C ends it earlier.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 @click.option("--system", is_flag=True, help="The agent of all users.")
 @output_option
 def record(file: str, follow: float | None, force: bool, system: bool, output: str) -> None:
-    """Write what the agent was told lately and what it decided, for `moiety agent replay`.
+    """Write the agent's latest events and instructions, for `moiety agent replay`.
 
     The agent remembers the last minutes. Names of programs and gangs become numbers in FILE, and
     what `moiety doctor --bundle` leaves out is left out. `-` is stdout.
@@ -57,7 +57,7 @@ def record(file: str, follow: float | None, force: bool, system: bool, output: s
 
 
 def recorded(agent: Call, follow_s: float | None = None) -> Fetched:
-    """What the agent remembers, and what follows within so many seconds."""
+    """The events that the agent remembers, and the events of the next `follow_s` seconds."""
     from moiety.trace.event_recording import Fetched
 
     def page(request: protocol.EventRecording) -> protocol.RecordingPage:

@@ -29,9 +29,9 @@ from moiety.model.share import Share
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @setting_options(RunSettings)
-@click.option("--exclusive", is_flag=True, help="Have GPUs that nobody else gets any of meanwhile.")
+@click.option("--exclusive", is_flag=True, help="Have GPUs that no other program uses.")
 @click.option("--gang", help="Hold GPUs only together with all programs of this gang.")
-@click.option("--gang-size", type=int, help="Have the gang wait until so many processes are there.")
+@click.option("--gang-size", type=int, help="Processes that the gang waits for.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", help="What to call it in `moiety ps` instead of the program's name.")
 @click.option(
@@ -126,7 +126,7 @@ def run(
 
 
 def _is_disabled(environment: Mapping[str, str]) -> bool:
-    """What MOIETY_DISABLE says; raises BadSetting where it says neither: the shim would share."""
+    """The value of MOIETY_DISABLE; raises BadSetting if it is not 0 or 1: the shim would share."""
     text = environment.get("MOIETY_DISABLE", "")
     if text not in ("", "0", "1"):
         raise errors.BadSetting(
@@ -136,7 +136,7 @@ def _is_disabled(environment: Mapping[str, str]) -> bool:
 
 
 def all_of_it(share: Share, call: Call) -> Share:
-    """The same with all of a GPU's time, and all of its memory kept there."""
+    """The same share with all of a GPU's time, and all of its memory guaranteed."""
     gpus = call.ask(protocol.Status(), protocol.NodeStatus).gpus
     capacity = min(gpu.capacity_bytes for gpu in gpus)
     kept = min(capacity, share.memory_limit_bytes or capacity)

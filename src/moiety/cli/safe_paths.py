@@ -1,8 +1,8 @@
-"""Files below a folder that somebody else fills: whatever links lie there, none leads out of it.
+"""Opens files below a folder with untrusted content: no link in it leads out of the folder.
 
 Paths are followed as openat2(2) does with RESOLVE_IN_ROOT, which kernels before 5.6 lack: step by
-step from the descriptor of the folder before, so that a folder which becomes a link meanwhile is
-still the folder that it was.
+step from the descriptor of the folder before, so that a folder that becomes a link meanwhile is
+still the same folder.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from pathlib import Path
 from typing import Final
 
 LINKS_MAX: Final = 40
-"""as many as the kernel follows"""
+"""The most links in a path; the kernel follows as many."""
 DEPTH_MAX: Final = 256
-"""folders that are open at one time"""
+"""The most folders that are open at one time."""
 
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _STEP: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_beneath(root: str | Path, inside: str) -> int:
-    """A descriptor to read the regular file `inside` with, links being followed as if chrooted.
+    """A descriptor to read the regular file `inside`; links are followed as if chrooted.
 
-    Raises OSError: it is not there, is no regular file, or has too many links or folders before it.
+    Raises OSError if it does not exist, is no regular file, or has too many links or folders in its
+    path.
     """
     with _walked(root, inside) as (folder, name):
-        # What it may have become since it was looked at is neither followed nor waited for.
+        # If it has become a link or a pipe since, it is neither followed nor waited for.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(name, flags, dir_fd=folder)
     if stat.S_ISREG(os.fstat(fd).st_mode):
@@ -40,7 +41,7 @@ def open_beneath(root: str | Path, inside: str) -> int:
 
 
 def is_file_beneath(root: str | Path, inside: str) -> bool:
-    """Whether there is such a regular file."""
+    """Whether `inside` is a regular file."""
     try:
         with _walked(root, inside):
             return True
@@ -93,7 +94,7 @@ def _walked(root: str | Path, inside: str) -> Iterator[tuple[int, str]]:
 
 
 def _parts(path: str) -> list[str]:
-    """The names in a path, the first one last; raises OSError for what no path can be."""
+    """The names in a path, the first one last; raises OSError for an invalid path."""
     try:
         if b"\0" in os.fsencode(path):
             raise _error(errno.EINVAL, path)

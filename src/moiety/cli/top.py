@@ -44,7 +44,7 @@ def top(interval: float, once: bool, output: str) -> None:
             "--interval 100ms at least, --interval 1h at most",
         )
     directory = find()
-    # The screen is drawn on stderr, as programs do whose stdout may be somebody's input.
+    # The screen is drawn on stderr, as in programs whose stdout may be another program's input.
     terminal = all(s and s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr))
     if once or output == "json" or not terminal:
         now = look(directory)

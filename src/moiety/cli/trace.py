@@ -22,8 +22,8 @@ from moiety.model import errors
 
 @click.command()
 @click.option("-o", "--output", "file", metavar="FILE", help="Write a trace; `-` for stdout.")
-@click.option("--since", type=Duration(), help="Only what happened in the last so many seconds.")
-@click.option("--follow", type=Duration(), help="Go on for so long; Ctrl-C ends it earlier.")
+@click.option("--since", type=Duration(), help="Only events of the last TIME, such as 30s.")
+@click.option("--follow", type=Duration(), help="Record for this long; Ctrl-C ends it earlier.")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 def trace(file: str | None, since: float | None, follow: float | None, force: bool) -> None:
     """Tell where the GPUs' time went, and write it down for a trace viewer.
@@ -60,7 +60,7 @@ def trace(file: str | None, since: float | None, follow: float | None, force: bo
 
 
 class Line:
-    """A conversation with the agent, and with the one that follows it."""
+    """A connection to the agent, and to the next agent after it ends."""
 
     def __init__(self, directory: Directory) -> None:
         """Connect; raises NoAgent."""
@@ -85,7 +85,7 @@ class Line:
 
 @contextmanager
 def writing(file: str | None, *, force: bool) -> Iterator[IO[bytes] | None]:
-    """Where to write: a new file that is there whole or not at all; raises FileError at once."""
+    """Open FILE for writing; it appears complete or not at all. Raises FileError at once."""
     if file is None:
         yield None
         return
@@ -113,7 +113,7 @@ def writing(file: str | None, *, force: bool) -> Iterator[IO[bytes] | None]:
 
 @contextmanager
 def whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file beside `path` that takes its place once all is written."""
+    """A file beside `path` that replaces it after all is written."""
     descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "wb") as sink:

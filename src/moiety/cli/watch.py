@@ -16,9 +16,9 @@ from moiety.model.errors import BadArgument, NoAgent
 
 STRANGERS = ("PID", "USER", "PROGRAM", "GPU", "MEMORY", "BUSY", "SINCE", "CONTAINER", "EXEMPT")
 OFFENCES = ("PID", "USER", "PROGRAM", "OFFENCE", "SINCE", "DONE", "NEXT", "WHAT")
-PLANNED = ("AFTER", "WHAT", "WHOM", "WHY")
+PLANNED = ("AFTER", "WHAT", "PROCESS", "WHY")
 TRIED = ("unregistered", "limit", "lease", "exempt", "slack")
-"""settings of [watch] that can be tried here"""
+"""Settings of [watch] that can be tried here."""
 
 
 def _trials(command: Any) -> Any:
@@ -32,14 +32,14 @@ def _trials(command: Any) -> Any:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Tell what would be done if all this went on.")
+@click.option("--dry-run", is_flag=True, help="Show the steps that would follow if this went on.")
 @_trials
 @output_option
 def watch(dry_run: bool, output: str, **said: str | None) -> None:
-    """Show who uses the GPUs without moiety, what is wrong with who does, and what is done.
+    """Show which processes use the GPUs without moiety, their offences, and what is done.
 
-    The steps are settings of the agent (`moiety config show watch`). With --dry-run, others can be
-    tried: nothing is done, and nothing is changed.
+    The steps are settings of the agent (`moiety config show watch`). With --dry-run, other settings
+    can be tried: nothing is done, and nothing is changed.
     """
     policy = {key: text for key, text in said.items() if text is not None}
     if policy and not dry_run:
@@ -52,7 +52,7 @@ def watch(dry_run: bool, output: str, **said: str | None) -> None:
         if output == "json":
             emit_json(None)
         else:
-            click.echo("no agent is running, so nobody watches")
+            click.echo("no agent is running, so GPU use is not watched")
         return
     if output == "json":
         emit_json(seen)
@@ -70,7 +70,7 @@ def _told(seen: protocol.Watched, *, dry_run: bool) -> list[str]:
     elif not seen.policy or seen.policy["every"] == "0":
         lines.append("the agent does not watch ([watch] every)")
     elif not seen.strangers:
-        lines.append("nobody uses the GPUs without moiety")
+        lines.append("no process uses the GPUs without moiety")
     if seen.policy.get("dry-run") == "true" and not dry_run:
         lines.append("nothing is done, only said: the agent is told to ([watch] dry-run)")
     if seen.strangers:

@@ -114,9 +114,9 @@ class Fetched:
                 sleep(min(POLL_S, left_s))
                 self.fetch(ask)
         except KeyboardInterrupt:
-            pass  # what there is until now is what was wanted
+            pass  # the user wants the events until now
         except AgentError:
-            self.agent_ended = True  # and what it told before is still true
+            self.agent_ended = True  # the pages that it sent before are still good
 
     @property
     def checkpoint(self) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""What `moiety doctor` finds of agents: other ones, older ones, and what they left behind."""
+"""The findings of `moiety doctor` about agents: other agents, older ones, and their residue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT: Final = Path("/")
 
 
 def directories(root: Path = ROOT) -> list[Directory]:
-    """Those of agents that may be on this machine, ours first; only what may be looked into."""
+    """The readable directories of agents that may be on this machine, this user's first."""
     own = find()
     found = {own.path: own}
     candidates = [system().path, *sorted((root / "tmp").glob("moiety-*"))]
@@ -39,7 +39,7 @@ def directories(root: Path = ROOT) -> list[Directory]:
 
 
 def agents(root: Path = ROOT) -> Iterator[Finding]:
-    """Agents beside the one that commands here talk to."""
+    """Agents other than the agent that commands of this user talk to."""
     about = "other agents"
     quiet = True
     for directory in directories(root):
@@ -79,7 +79,7 @@ def agents(root: Path = ROOT) -> Iterator[Finding]:
 
 
 def _stale(directory: Directory) -> list[str]:
-    """Sockets without a listener, and locks that nobody holds."""
+    """Sockets without a listener, and locks that no process holds."""
     found = []
     for path in (directory.control, directory.lock):
         try:
@@ -95,7 +95,7 @@ def _is_held(lock: Path) -> bool:
     try:
         fd = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        return True  # it cannot be told
+        return True  # unknown
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -106,13 +106,13 @@ def _is_held(lock: Path) -> bool:
 
 
 def residue(shm: Path = Path("/dev/shm")) -> Iterator[Finding]:
-    """What programs and agents that are gone left behind."""
+    """Files that ended programs and agents left behind."""
     about = "residue"
     quiet = True
     try:
         directory = find()
     except errors.MoietyError:
-        return  # `agent` says what is wrong with it
+        return  # the finding of `agent` describes the error
     if not _answers(directory):
         living, dead = workloads(directory)
         if living:
@@ -167,7 +167,7 @@ def _size(folder: Path) -> int:
 
 
 def _is_unused(folder: Path) -> bool:
-    """Whether nobody has its files mapped, as far as may be seen."""
+    """Whether no visible process has its files mapped."""
     name = f"{folder}/"
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:

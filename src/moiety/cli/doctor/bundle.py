@@ -1,4 +1,4 @@
-"""What a bug report needs, in one archive, without secrets (redact.py)."""
+"""Collects the files for a bug report in one archive, without secrets (redact.py)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write(sink: IO[bytes], findings: list[Finding], redactor: Redactor | None = 
             except errors.MoietyError as error:
                 missing.append(f"{name}: {error.what}")
                 continue
-            except Exception as error:  # whatever it is, the rest is still worth having
+            except Exception as error:  # the other files are still worth having
                 missing.append(f"{name}: {redactor.text(repr(error))}")
                 continue
             add(archive, name, content)
@@ -72,7 +72,7 @@ def write(sink: IO[bytes], findings: list[Finding], redactor: Redactor | None = 
 
 
 def add(archive: tarfile.TarFile, name: str, text: str) -> None:
-    """One file, which says nothing of whoever made it."""
+    """Add a file, without the name and the id of the user."""
     content = text.encode("utf-8", "replace")
     member = tarfile.TarInfo(f"{FOLDER}/{name}")
     member.size = len(content)
@@ -81,7 +81,7 @@ def add(archive: tarfile.TarFile, name: str, text: str) -> None:
 
 
 def parts(findings: list[Finding]) -> dict[str, Callable[[Redactor], str]]:
-    """The files, each with what collects it."""
+    """The files by name, each with the function that collects it."""
     return {
         "README.txt": lambda _: README,
         "versions.json": lambda r: document(r, versions()),
@@ -102,13 +102,13 @@ def parts(findings: list[Finding]) -> dict[str, Callable[[Redactor], str]]:
 
 
 def document(redactor: Redactor, value: Any) -> str:
-    """A JSON document without what is private."""
+    """A JSON document without private values."""
     plain = redactor.value(msgspec.to_builtins(value))
     return msgspec.json.format(msgspec.json.encode(plain), indent=1).decode() + "\n"
 
 
 def versions() -> Mapping[str, Any]:
-    """Of all that takes part."""
+    """The versions of moiety, Python, the system and the driver."""
     module = Path("/proc/driver/nvidia/version")
     return {
         "moiety": __version__,
@@ -126,13 +126,13 @@ def versions() -> Mapping[str, Any]:
 
 
 def asked(request: protocol.ControlRequest, kind: type[AnswerT]) -> AnswerT:
-    """What the agent answers; raises NoAgent and its kind."""
+    """The agent's answer; raises NoAgent and the other AgentErrors."""
     with talk(find()) as call:
         return call.ask(request, kind)
 
 
 def events(redactor: Redactor) -> str:
-    """The last ones, of this agent and of those before it; if it does not answer, the file's."""
+    """The last events of this agent and of earlier ones; from the file if it does not answer."""
     from moiety.cli.events import known
 
     directory = find()
@@ -147,7 +147,7 @@ def events(redactor: Redactor) -> str:
 
 
 def log(redactor: Redactor, directory: Directory) -> str:
-    """The end of the agent's log; lines of JSON stay such."""
+    """The end of the agent's log; lines of JSON stay JSON."""
     with directory.log.open("rb") as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(max(0, size - LOG_BYTES))
@@ -167,14 +167,14 @@ def _log_line(redactor: Redactor, line: str) -> str:
 
 
 def config() -> list[Mapping[str, Any]]:
-    """Every setting, and where it stands; of the environment's, those whose values are told."""
+    """Every setting, and where its value comes from."""
     from moiety.cli.config import as_json, everything
 
     return [as_json(value) for value in everything()]
 
 
 def limits() -> str:
-    """What processes may take, and what the machine has."""
+    """The limits of a process, and the memory of the machine."""
     found = []
     for path in (
         "/proc/self/limits",
@@ -191,7 +191,7 @@ def limits() -> str:
 
 
 def gpus() -> list[Mapping[str, Any]]:
-    """What NVML says of each, with the pids of whoever computes there."""
+    """What NVML reports of each GPU, with the pids of the processes that use it."""
     from moiety.cli.doctor.gpus import opened
 
     with opened() as devices:
@@ -213,7 +213,7 @@ def trace() -> Any:
     from moiety.trace.recording import Recording
 
     with talk(find()):
-        pass  # if it does not answer, that is known at once
+        pass  # raises at once if the agent does not answer
     since_s = time.monotonic() - TRACE_S
     with Line(find()) as line:
         recording = Recording()
@@ -223,7 +223,7 @@ def trace() -> Any:
 
 
 def recording(redactor: Redactor) -> str:
-    """What the agent was told lately and what it decided; raises NotAllowed to other users."""
+    """The agent's latest events and instructions; raises NotAllowed for other users."""
     from moiety.cli.recording import recorded
     from moiety.trace.event_recording import write as write_recording
 

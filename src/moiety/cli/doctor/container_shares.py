@@ -1,4 +1,4 @@
-"""What `moiety doctor` finds out about specifications that give containers a share."""
+"""The findings of `moiety doctor` about specifications that give containers a share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def shares(folders: Iterable[Path] | None = None) -> Iterator[Finding]:
 
 
 def written(folders: Iterable[Path]) -> dict[str, tuple[Path, list[str]]]:
-    """The specifications of ours in these folders, and what they mount, by the share's name."""
+    """Moiety's specifications in these folders, and the paths that they mount, by share."""
     found = {}
     for folder in folders:
         for file in sorted(folder.glob("moiety-*.json")):
@@ -56,5 +56,5 @@ def written(folders: Iterable[Path]) -> dict[str, tuple[Path, list[str]]]:
                     mounts = device["containerEdits"]["mounts"]
                     found[device["name"]] = (file, [mount["hostPath"] for mount in mounts])
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # nobody's, or one that its runtime will complain of
+                continue  # not moiety's, or the container runtime reports the error
     return found

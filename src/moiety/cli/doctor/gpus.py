@@ -1,4 +1,4 @@
-"""What `moiety doctor` finds out about the GPUs: how they are set up, and who uses them."""
+"""The findings of `moiety doctor` about the GPUs: their settings, and the processes on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from moiety.model.format import format_bytes
 
 PIPES: Final = "/tmp/nvidia-mps"
 UNEXPLAINED: Final = 0.05
-"""of a card, that may be in use without a process that has it: the driver's own"""
+"""The part of a GPU's memory that the driver may use itself, without a process that has it."""
 NAMED_MOST: Final = 5
 
 
@@ -39,7 +39,7 @@ def opened() -> Iterator[Devices]:
 
 
 def gpus() -> Iterator[Finding]:
-    """What NVML reports."""
+    """The GPUs that NVML reports, and what keeps them from being shared."""
     from moiety.devices.nvml import NvmlUnavailable
 
     try:
@@ -88,11 +88,11 @@ def _card(device: Device) -> Finding:
 
 
 def _unexplained(devices: Devices, device: Device) -> Iterator[Finding]:
-    """Memory that is in use, and that nobody who can be seen has."""
+    """Memory that is in use by no visible process."""
     usage = devices.usage(device.index)
     users = devices.users(device.index, 0)
     if any(user.used_bytes is None for user in users):
-        return  # the driver does not tell here
+        return  # the driver does not report the memory of processes
     lost = usage.used_bytes - sum(user.used_bytes or 0 for user in users)
     if lost > max(UNEXPLAINED * device.total_bytes, min(GIB, device.total_bytes // 10)):
         text = (
@@ -107,7 +107,7 @@ def _unexplained(devices: Devices, device: Device) -> Iterator[Finding]:
 
 
 def mps() -> Iterator[Finding]:
-    """NVIDIA's own way of sharing."""
+    """Whether NVIDIA's MPS shares the GPUs."""
     pipes = os.environ.get("CUDA_MPS_PIPE_DIRECTORY", PIPES)
     hint = "stop it (echo quit | nvidia-cuda-mps-control): moiety cannot tell its clients apart"
     clients: list[int] = []
@@ -129,7 +129,7 @@ def mps() -> Iterator[Finding]:
 
 
 def strangers() -> Iterator[Finding]:
-    """Who uses the GPUs without moiety."""
+    """Processes that use the GPUs without moiety."""
     about = "GPU users"
     if not sees_host_pids():
         text = "this PID namespace does not show which processes use the GPUs"
@@ -142,7 +142,7 @@ def strangers() -> Iterator[Finding]:
             rows = call.ask(protocol.Ps(), protocol.Processes).rows
             tenants = call.ask(protocol.Status(), protocol.NodeStatus).tenants
             shared = {row.pid for row in rows if row.pid}
-            if len(shared) < tenants:  # of others we are not told who they are
+            if len(shared) < tenants:  # the agent hides the pids of other users' programs
                 text = "who uses the GPUs without moiety is known to root and the agent's user"
                 yield Finding(about, "ok", text)
                 return
@@ -156,7 +156,7 @@ def strangers() -> Iterator[Finding]:
                 for user in devices.users(device.index, 0)
                 if user.pid not in shared
             ]
-    except Exception:  # `gpus` says what is wrong with NVML
+    except Exception:  # the finding of `gpus` describes the error of NVML
         return
     hint = (
         "end it, or start it with moiety run; it keeps its memory while others wait (moiety watch)"

@@ -1,8 +1,9 @@
-"""Takes out of text what a stranger who gets a bug report must not read.
+"""Takes private data out of the text of a bug report.
 
-What is known to be private here goes: home directories, names of people and of this machine, values
-of environment variables that look like secrets. What looks private anywhere goes, too: tokens in
-their usual forms, passwords in URLs, keys, and whatever a log says of command lines.
+It removes data that is private on this machine: home directories, names of people and of the
+machine, and values of environment variables that look like secrets. It also removes text that looks
+private on any machine: tokens in their usual forms, passwords in URLs, keys, and command lines in
+logs.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ ALLOWED: Final = re.compile(
     r"XLA_PYTHON_CLIENT_\w+|TF_FORCE_GPU_ALLOW_GROWTH|LD_PRELOAD|LD_LIBRARY_PATH|"
     r"XDG_RUNTIME_DIR|XDG_CONFIG_HOME|LANG|TERM|NO_COLOR"
 )
-"""names of variables whose values are told"""
+"""Names of variables whose values may be shown."""
 SECRET_NAME: Final = re.compile(
     r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE|SESSION|PRIVATE|DSN", re.IGNORECASE
 )
 SECRET_LEAST: Final = 6
-"""a shorter value stands in too many words to be replaced"""
+"""The shortest secret that is replaced; shorter values are parts of too many words."""
 PEOPLE_UID: Final = 1000
 NAME_LEAST: Final = 3
 
@@ -60,7 +61,7 @@ _PATTERNS: Final = (
     ),
     (re.compile(r"(hooks\.slack\.com/services/|discord\.com/api/webhooks/)\S+"), rf"\1{GONE}"),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"), GONE),
-    # As long as keys of AWS and of others that bear no mark.
+    # The length of AWS keys, and of other keys without a prefix.
     (re.compile(r"(?<![\w/+.-])[0-9a-f]{40}(?![\w/+=.-])"), GONE),
     (
         re.compile(
@@ -81,11 +82,11 @@ _PATTERNS: Final = (
 )
 _SECRET_KEY: Final = re.compile(_NAMES, re.IGNORECASE)
 DROPPED: Final = frozenset({"argv", "cwd", "line", "packet", "arguments", "cmdline"})
-"""keys of documents whose values are command lines, or parts of them"""
+"""Keys of documents whose values are command lines, or parts of command lines."""
 
 
 class Redactor:
-    """What is private on this machine; `text` and `value` give back what may be told."""
+    """Knows what is private on this machine; `text` and `value` return the rest."""
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class Redactor:
         ]
 
     def text(self, text: str) -> str:
-        """Without what is private."""
+        """The text without private parts."""
         for secret in self._secrets:
             text = text.replace(secret, GONE)
         for home in reversed(self._homes):
@@ -135,7 +136,7 @@ class Redactor:
         return text
 
     def value(self, value: Any) -> Any:
-        """A JSON document without what is private: every text in it, and no command lines."""
+        """A JSON document without private parts in any text, and without command lines."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -148,7 +149,7 @@ class Redactor:
         return value
 
     def environment(self, environment: Mapping[str, str]) -> list[str]:
-        """NAME=VALUE of the variables whose values may be told, and how many others there are."""
+        """NAME=VALUE of the variables whose values may be shown, and the number of the others."""
         told = [name for name in sorted(environment) if ALLOWED.fullmatch(name)]
         lines = [f"{name}={self.text(environment[name])}" for name in told]
         return [*lines, f"# {len(environment) - len(told)} others are not told"]
@@ -161,9 +162,9 @@ def _is_private(key: object, inner: object) -> bool:
 
 
 def everybody() -> list[pwd.struct_passwd]:
-    """Accounts on this machine that are not the system's own, of whoever runs something, and ours.
+    """Accounts of people on this machine: listed accounts, users with processes, and this user.
 
-    A directory service may not list its users: it is asked for those who run something here.
+    A directory service may not list its users: it is asked for the users of running processes.
     """
     found = {}
     with contextlib.suppress(OSError):
@@ -175,7 +176,7 @@ def everybody() -> list[pwd.struct_passwd]:
 
 
 def _running() -> set[int]:
-    """Users of the processes that are here now, without the system's own."""
+    """Users of the running processes, without system accounts."""
     uids = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

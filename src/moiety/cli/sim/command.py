@@ -1,4 +1,4 @@
-"""`moiety sim`: what a rule would do on the trace of a cluster."""
+"""`moiety sim`: replays the trace of a cluster with rules of placement."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RULES: Final = ("default", "fgd", "best-fit", "bin-pack", "spread", "worst-fit", "random")
 CHOICES: Final = ("rule", "best-fit", "worst-fit", "least-busy", "first", "random")
-"""policy's names, for help that does not import it; a test compares"""
+"""The names of `policy`, for help that does not import it; a test compares them."""
 SHOWN_PERCENTS: Final = (50, 70, 80, 90, 95, 100, 110, 120, 130)
 SHOWN_RULES: Final = ("default", "fgd", "best-fit", "random")
 
@@ -41,7 +41,7 @@ sim.add_command(what_if)
 
 
 def shared(command: Command) -> Command:
-    """What all replays have."""
+    """Add the options of all replays."""
     for option in (
         output_option,
         click.option("--plot", metavar="FILE", help="Draw it: a .png, .svg or .pdf."),
@@ -57,7 +57,7 @@ def shared(command: Command) -> Command:
             "--faster",
             type=Number(min=0, max=1e9, min_open=True),
             default=1.0,
-            help="With --live: tasks come so many times as fast.",
+            help="With --live: how many times as fast tasks arrive.",
         ),
         click.option(
             "--pools",
@@ -70,7 +70,7 @@ def shared(command: Command) -> Command:
             type=click.IntRange(1, 1000),
             default=130,
             show_default=True,
-            help="Without --live: until so many percent of the GPUs have been asked for.",
+            help="Without --live: percent of the GPUs that tasks ask for until the end.",
         ),
         click.option("--seed", type=click.IntRange(0), default=0, help="Of all that is random."),
         click.option(
@@ -193,7 +193,7 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
 
 
 def _runner(trace: Trace, options: dict[str, Any]) -> Callable[[ReplaySettings], Result]:
-    """How a trace is replayed."""
+    """The function that replays a trace."""
     from moiety.sim import replay
 
     if options["pools"]:
@@ -290,7 +290,7 @@ def _live_table(results: list[Result]) -> str:
 
 
 def _pools_table(result: Result, *, is_one_of: bool) -> str:
-    """What each dynamic pool had and cost, and all of them together."""
+    """The sizes and the cost of each dynamic pool, and of all pools together."""
     from moiety.sim.results import saved_percent
 
     assert result.live

@@ -30,7 +30,7 @@ ORDERS: Final = (
     "las",
     "tiresias",
 )
-"""sim's names, for help that does not import it; a test compares"""
+"""The names of `sim`, for help that does not import it; a test compares them."""
 SHOWN: Final = ("fifo", "backfill", "las", "srtf", "default")
 RESTART_S: Final = 30.0
 OF_FILES: Final = frozenset(
@@ -39,20 +39,20 @@ OF_FILES: Final = frozenset(
         *("changes", "fail_hours", "repair_hours", "splits"),
     }
 )
-"""parameters that say nothing of a trace that is a folder"""
+"""Parameters that are not for a trace that is a folder."""
 OF_FOLDERS: Final = frozenset(
     {
         *("placing", "placings", "choosing", "load", "live", "faster", "name", "pools"),
         "shuffle_nodes",
     }
 )
-"""and of one that is a file"""
+"""Parameters that are not for a trace that is one file."""
 
 Command = Callable[..., None]
 
 
 def cluster_options(command: Command) -> Command:
-    """How large the cluster is, and what restarts cost."""
+    """Add the options of the cluster's size and the cost of restarts."""
     for option in (
         click.option(
             "--restart",
@@ -76,7 +76,7 @@ def cluster_options(command: Command) -> Command:
 
 
 def queue_options(command: Command) -> Command:
-    """Which queues there are."""
+    """Add the options of queues."""
     for option in (
         click.option(
             "--queues", metavar="FILE", help="Queues: name, parent, quota_gpus, limit_gpus."
@@ -88,7 +88,7 @@ def queue_options(command: Command) -> Command:
 
 
 def gang_options(command: Command) -> Command:
-    """What replays of a file have and those of a folder have not."""
+    """Add the options that only replays of a file have."""
     for option in (
         click.option(
             "--repair",
@@ -102,7 +102,7 @@ def gang_options(command: Command) -> Command:
             "--fail-every",
             "fail_hours",
             type=Number(min=0, max=1e9, min_open=True),
-            help="Each node fails at random, once in so many hours, by --seed.",
+            help="Mean hours between failures of a node, at random, by --seed.",
         ),
         click.option("--changes", metavar="FILE", help="Nodes that fail, are drained, come or go."),
     ):
@@ -111,7 +111,7 @@ def gang_options(command: Command) -> Command:
 
 
 def is_gangs(folder: str | None) -> bool:
-    """Whether that is a trace of gangs."""
+    """Whether the path is a trace of gangs: a single file."""
     return folder is not None and Path(folder).is_file()
 
 
@@ -128,7 +128,7 @@ def check_file() -> None:
 
 
 def _typed(names: Collection[str]) -> Iterator[str]:
-    """Those of these options that were typed."""
+    """The options among `names` that were typed."""
     context = click.get_current_context()
     for each in context.command.params:
         name = each.name or ""
@@ -137,7 +137,7 @@ def _typed(names: Collection[str]) -> Iterator[str]:
 
 
 def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[str, Any]) -> None:
-    """Replay a file with each order, and show what came of it."""
+    """Replay a file with each order, and show the results."""
     from moiety.sim import gang_plot
     from moiety.sim import plot as plots
     from moiety.sim.outcome import run_gangs
@@ -239,7 +239,7 @@ def show(outcomes: Sequence[GangOutcome], output: str) -> None:
 
 
 def _fairness(outcome: GangOutcome) -> str:
-    """All indices, each with what it is of; nothing for a single queue."""
+    """All fairness indices, each with its base; empty for a single queue."""
     of = (
         (outcome.jain_of_due, "of what was due to queues"),
         (outcome.jain_of_due_over_run, "of that over the whole run"),

@@ -1,4 +1,4 @@
-"""`moiety sim explain` and `what-if`: why a job waits, and what would become of another."""
+"""`moiety sim explain` and `what-if`: why a job waits, and what a further job would meet."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def explain(file: Path, job: str, case: str | None, history: Path | None, output
     "--tasks", type=click.IntRange(1, TASKS_MAX), default=1, help="How many; all or none of them."
 )
 @click.option(
-    "--min-tasks", type=click.IntRange(0, TASKS_MAX), help="It could do with so many of them."
+    "--min-tasks", type=click.IntRange(0, TASKS_MAX), help="The fewest tasks that it can run with."
 )
 @click.option("--gpus", type=click.IntRange(0, 1024), help="Of each task, for itself.")
 @click.option("--gpu", "part", type=Number(0, 1, min_open=True), help="Part of a GPU.")
@@ -75,7 +75,7 @@ def explain(file: Path, job: str, case: str | None, history: Path | None, output
     "--priority", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), default=50, show_default=True
 )
 @click.option("--guaranteed", is_flag=True, help="It would never have to yield.")
-@click.option("--opportunistic", is_flag=True, help="It would yield to anybody.")
+@click.option("--opportunistic", is_flag=True, help="It would yield to any job.")
 @file_argument
 def what_if(file: Path, case: str | None, output: str, **options: Any) -> None:
     """Say what would become of a job before it is submitted: where, when, at whose cost.
@@ -164,7 +164,7 @@ def _some(names: list[str]) -> str:
 
 
 def _in_mib(snapshot: Snapshot) -> Snapshot:
-    """Cases count host memory in bytes; what a node has is rounded up, what is asked for down."""
+    """The snapshot with host memory in MiB, not bytes: nodes rounded up, requests rounded down."""
 
     def smaller(shape: Any) -> Any:
         return replace(shape, memory_mib=shape.memory_mib // MIB)
