@@ -1,6 +1,6 @@
-"""How an API server is reached: where it is, whom to trust, and who we are.
+"""Access to an API server: its address, its trusted certificates, and this client's identity.
 
-In a pod the cluster says it in files and variables; elsewhere a kubeconfig does. Tokens in files
+In a pod, files and variables of the cluster give them; elsewhere a kubeconfig does. Tokens in files
 are read again when they change, because a cluster renews them.
 """
 
@@ -29,13 +29,13 @@ class Access:
     server: str
     """https://HOST:PORT, without a slash at the end"""
     ssl: ssl.SSLContext | None = None
-    """None: it speaks plain HTTP, which only a test's does"""
+    """None: plain HTTP, which only servers of tests speak."""
     token: str = ""
     token_file: Path | None = None
     namespace: str = "default"
 
     def headers(self) -> dict[str, str]:
-        """What proves who we are; raises ClusterRefusal if the token's file is not readable."""
+        """The header with the token; raises ClusterRefusal if the token's file is not readable."""
         token = self.token
         if self.token_file is not None:
             try:
@@ -49,9 +49,9 @@ class Access:
 
 
 def find(kubeconfig: str | None = None, environment: Mapping[str, str] | None = None) -> Access:
-    """The API server that is meant: the one of a file, of the pod, or of the usual file.
+    """The API server of the named kubeconfig, of the pod, or of the default kubeconfig.
 
-    Raises ClusterRefusal where there is none, or the file makes no sense.
+    Raises ClusterRefusal if there is none, or if the file makes no sense.
     """
     environment = os.environ if environment is None else environment
     named = kubeconfig or environment.get("KUBECONFIG", "").split(":")[0]
@@ -97,13 +97,13 @@ def of_file(path: Path) -> Access:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What is in a file of YAML, or of JSON, which is simpler; raises OSError or ValueError."""
+    """The content of a file in YAML or JSON; raises OSError or ValueError."""
     text = path.read_text()
     if text.lstrip().startswith("{"):
         read: dict[str, Any] = json.loads(text)
         return read
     try:
-        import yaml  # what runs in a pod never needs it
+        import yaml  # only here: programs in pods never need it
     except ImportError:
         raise ValueError("PyYAML is not installed; `pip install 'moiety[kube]'`") from None
     try:

@@ -20,30 +20,30 @@ from moiety.model.errors import FileNotWritable
 
 USUAL_DIR: Final = Path("/var/run/cdi")
 PREFIX: Final = "k8s-"
-"""of the names of shares that are a pod's"""
+"""The prefix of the names of pods' shares."""
 READABLE: Final = 0o644
 _CARD_NODE: Final = re.compile(r"/dev/nvidia(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What containers get mounted, where the container runtime sees it."""
+    """The files that containers mount, under the paths that the container runtime sees."""
 
     shim: Path
     driver: Path
 
 
 class CdiSpecs:
-    """The folder with these files."""
+    """The folder with the CDI specifications."""
 
     def __init__(self, folder: Path, parts: Parts, *, hook: bool) -> None:
-        """`hook`: have the runtime look at each image before it starts, with our Python."""
+        """`hook`: the runtime checks each image before it starts, with moiety's Python."""
         self.folder = folder
         self.parts = parts
         self._hook = hook
 
     def path(self, name: str) -> Path:
-        """Of one share's file."""
+        """The path of a share's file."""
         return self.folder / f"moiety-{name}.json"
 
     def write(self, name: str, files: Path, cards: Sequence[Card]) -> str:
@@ -63,7 +63,7 @@ class CdiSpecs:
         return self.device(name)
 
     def remove(self, name: str) -> None:
-        """Take one away; raises FileNotWritable."""
+        """Remove a share's file; raises FileNotWritable."""
         path = self.path(name)
         try:
             path.unlink(missing_ok=True)
@@ -71,7 +71,7 @@ class CdiSpecs:
             raise FileNotWritable(str(path), error.strerror or str(error)) from None
 
     def sweep(self, names: Collection[str]) -> list[str]:
-        """Remove those of pods' shares that are none of these; returns their names."""
+        """Remove the files of pods' shares that are not in `names`; returns the removed names."""
         gone = []
         for path in self.folder.glob(f"moiety-{PREFIX}*.json"):
             name = path.name.removeprefix("moiety-").removesuffix(".json")
@@ -79,13 +79,13 @@ class CdiSpecs:
                 self.remove(name)
                 gone.append(name)
         for path in self.folder.glob(f".moiety-{PREFIX}*.new"):
-            with contextlib.suppress(OSError):  # of somebody who was killed in the middle
+            with contextlib.suppress(OSError):  # of a process that was killed while it wrote
                 path.unlink()
         return gone
 
     @staticmethod
     def device(name: str) -> str:
-        """What a container asks the runtime for."""
+        """The CDI device that a container asks the runtime for."""
         return f"{cdi.KIND}={name}"
 
     def _specification(self, name: str, files: Path, cards: Sequence[Card]) -> dict[str, Any]:
@@ -104,10 +104,10 @@ class CdiSpecs:
 
 
 def install(shim: Path, driver: Path, simulated: bool, into: Path | None) -> Parts:
-    """Put what is mounted into containers where their runtime finds it; None: it is there.
+    """Copy the files that containers mount to where the runtime finds them; None: nothing to copy.
 
-    A pod's own files are not the machine's. Each build has a folder named by its content: what
-    runs keeps the one that it has mounted. Raises FileNotWritable.
+    The runtime does not see the files inside this pod. Each build has a folder named by its
+    content: running containers keep the folder that they have mounted. Raises FileNotWritable.
     """
     if into is None:
         return Parts(shim, driver)

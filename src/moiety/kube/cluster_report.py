@@ -1,4 +1,4 @@
-"""What the API server's objects say of GPUs and of the pods that share them. Pure."""
+"""Rows about GPUs and the pods that share them, from the API server's objects. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDED: Final = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """What of one GPU a claim has."""
+    """The part of one GPU that a claim has."""
 
     node: str
     device: str
@@ -38,19 +38,19 @@ class ClusterGpuRow:
     model: str
     memory_bytes: int
     percent: int = 0
-    """of its time, that claims consume"""
+    """Percent of its time that claims consume."""
     promised_bytes: int = 0
     pods: int = 0
     trouble: str = ""
 
     @property
     def free_percent(self) -> int:
-        """Of its time, what can still be promised."""
+        """Percent of its time that can still be promised."""
         return max(0, WHOLE - self.percent)
 
     @property
     def free_bytes(self) -> int:
-        """Of its memory, what can still be promised."""
+        """Bytes of its memory that can still be promised."""
         return max(0, self.memory_bytes - self.promised_bytes)
 
 
@@ -64,31 +64,31 @@ class PodRow:
     phase: str
     node: str
     gpus: tuple[str, ...]
-    """as its node names them; empty: none yet, or units"""
+    """GPUs by their node's names; empty: none yet, or units."""
     asked: Mapping[str, str]
-    """by container"""
+    """Requests by container."""
     claims: tuple[str, ...] = ()
-    """UIDs"""
+    """UIDs of its claims."""
     received: float | None = None
-    """of its GPUs' time, lately; None: nobody told"""
+    """The recent part of its GPUs' time; None: not known."""
     allocated_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterObjects:
-    """All objects that the rows are made of."""
+    """All objects from which the rows are made."""
 
     slices: Sequence[Object] = ()
     claims: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     processes: Sequence[Object] = field(default_factory=tuple)
-    """rows of `moiety ps -o json`, of all nodes that answered"""
+    """Rows of `moiety ps -o json` of all nodes that answered."""
     silent: Mapping[str, str] = field(default_factory=dict)
-    """by node, why its agent said nothing"""
+    """By node, why its agent did not answer."""
 
 
 def held(claim: Object) -> list[HeldPart]:
-    """What a claim has of our GPUs."""
+    """The parts of moiety's GPUs that a claim has."""
     devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
     found = []
     for each in devices.get("results") or []:
@@ -102,7 +102,7 @@ def held(claim: Object) -> list[HeldPart]:
 
 
 def gpus(seen: ClusterObjects) -> list[ClusterGpuRow]:
-    """Every GPU, with what is promised of it."""
+    """Every GPU, with its promised time and memory."""
     promised: dict[tuple[str, str], list[HeldPart]] = {}
     for claim in seen.claims:
         for one in held(claim):
@@ -179,7 +179,7 @@ def pod_row(
 
 
 def understood(pod: Object) -> dict[str, Share]:
-    """What the webhook understood each container to ask for; empty if it was not asked."""
+    """The request of each container as the webhook read it; empty if the webhook did not see it."""
     text = (pod["metadata"].get("annotations") or {}).get(names.ASKED)
     if not text:
         return {}
@@ -191,7 +191,7 @@ def understood(pod: Object) -> dict[str, Share]:
 
 
 def units_of(pod: Object) -> dict[str, str]:
-    """How many of which resource of ours each container asks for: `50 of moiety.dev/gpu`."""
+    """The units of moiety's resources that each container asks for: `50 of moiety.dev/gpu`."""
     spec = pod.get("spec") or {}
     found = {}
     for each in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
@@ -219,7 +219,7 @@ def claim_keys(pod: Object) -> list[tuple[str, str]]:
 
 
 def requests(claim: Object) -> list[Object]:
-    """What a claim asks of our class: each exact request, and the first of alternatives."""
+    """A claim's requests of moiety's class: exact requests, and the first of alternatives."""
     found = []
     for each in ((claim.get("spec") or {}).get("devices") or {}).get("requests") or []:
         exact: Object = each.get("exactly") or next(iter(each.get("firstAvailable") or []), {})

@@ -1,7 +1,7 @@
-"""Who has how much of which GPU of this node, by claims and by units together.
+"""The shares of each GPU of this node, by claims and by units together.
 
-There is one book for both ways in, so that nothing is given twice: the scheduler counts claims and
-units apart, and where both are offered it can choose the same GPU for one of each.
+Claims and units are counted together, so that nothing is given twice: the scheduler counts claims
+and units apart, and where both are offered it can choose the same GPU for one of each.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLACK: Final = 1e-6
 
 
 class ServiceMode(StrEnum):
-    """By what pods get shares on a node."""
+    """The ways in which pods get shares on a node."""
 
     DRA = "dra"
     """claims (Kubernetes 1.34 and newer)"""
@@ -30,7 +30,7 @@ class ServiceMode(StrEnum):
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What is given."""
+        """The kinds of shares that this mode gives."""
         return frozenset({CLAIM, UNITS} if self is ServiceMode.BOTH else {_KIND[self]})
 
 
@@ -51,30 +51,30 @@ class ModeTaken(MoietyError):
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """What of one GPU is given away."""
+    """The part of one GPU that is given to pods."""
 
     percent: float = 0.0
     memory_bytes: int = 0
     kinds: frozenset[str] = frozenset()
     is_whole: bool = False
-    """one share has all of its time"""
+    """True if one share has all of its time."""
 
 
 class DeviceAccounting:
-    """The book of one node; what is in it is in the checkpoint."""
+    """The given shares of one node, as the checkpoint holds them."""
 
     def __init__(self, checkpoint: AssignmentStore, mode: ServiceMode) -> None:
         """Raises ModeTaken."""
         self.checkpoint = checkpoint
         self.mode = mode
         self.gpus: Mapping[str, NodeGpu] = {}
-        """by device; whoever knows keeps this up to date"""
+        """GPUs by device; the owner of this object keeps them up to date."""
         for kind in sorted({CLAIM, UNITS} - mode.kinds):
             if shares := sorted(g.name for g in checkpoint.assignments.values() if g.kind == kind):
                 raise ModeTaken(mode, kind, shares)
 
     def booked(self, uuid: str, *, without: Collection[str] = ()) -> Booked:
-        """What of a GPU is given; `without` are shares that do not count."""
+        """The given part of a GPU; `without` are shares that do not count."""
         slots = [
             (slot, assignment.kind)
             for assignment in self.checkpoint.assignments.values()
@@ -90,7 +90,7 @@ class DeviceAccounting:
         )
 
     def refuse(self, wanted: Iterable[Slot], *, instead_of: Collection[str] = ()) -> str:
-        """Why these cannot be given beside what is; empty: they can."""
+        """Why these slots cannot be given in addition; empty: they can."""
         sums: dict[str, tuple[float, int]] = {}
         for slot in wanted:
             if slot.device not in self.gpus or self.gpus[slot.device].card.uuid != slot.uuid:
@@ -100,7 +100,7 @@ class DeviceAccounting:
         for device, (percent, size) in sums.items():
             gpu = self.gpus[device]
             booked = self.booked(gpu.card.uuid, without=instead_of)
-            by = " and ".join(sorted(_WORDS[kind] for kind in booked.kinds)) or "nobody"
+            by = " and ".join(sorted(_WORDS[kind] for kind in booked.kinds)) or "no pod"
             if booked.percent + percent > WHOLE + SLACK:
                 return (
                     f"{percent:g} % of {device} are wanted, and {booked.percent:g} % of it are "
@@ -117,12 +117,12 @@ class DeviceAccounting:
         return ""
 
     def check(self, assignments: Iterable[Assignment]) -> str:
-        """As `refuse`, of whole shares."""
+        """As `refuse`, for all slots of shares."""
         shares = list(assignments)
         slots = [slot for each in shares for slot in each.slots]
         return self.refuse(slots, instead_of=[each.name for each in shares])
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is given."""
+        """Whether no share is given."""
         return not self.checkpoint.assignments

@@ -1,8 +1,8 @@
-"""Events of Kubernetes, of what the agent's journal says: on the pod that it is about, or the node.
+"""Writes entries of the agent's journal as Events of Kubernetes, on their pod or on the node.
 
-What goes on and on, such as evictions of pods that take turns, is one Event with a count.
-What was told is counted by the journal's numbers, and the last one is written down: the next
-process goes on after it. What an API server does not take in time is lost, and said in the log.
+Repeated entries, such as evictions of pods that take turns, are one Event with a count. The number
+of the last written journal entry is saved: the next process goes on after it. An Event that the API
+server does not take in time is lost, and the log says so.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from moiety.model.errors import MoietyError
 
 CONTROLLER: Final = "moiety.dev/node"
 TOLD: Final = frozenset({"Evicted", "Idle", "ShareChanged", "OffenceOver"})
-"""what is told beside warnings"""
+"""Reasons that become Events although they are no warnings."""
 LEFT_OUT: Final = frozenset({"Missing", "ConnectionLost"})
-"""warnings that say nothing to the owner of a pod"""
+"""Warnings that are of no use to the owner of a pod."""
 OF_NODE: Final = frozenset({"GpuError", "GpuUnreadable", "Unregistered"})
-"""told on the node, where they are about no pod"""
+"""Reasons that become Events on the node if they are about no pod."""
 SERIES: Final = frozenset({"Evicted"})
-"""what is counted in one Event while it goes on"""
+"""Reasons whose repeated entries are one Event with a count."""
 SERIES_S: Final = 360.0
-"""without another one it is over: the next is a new Event"""
+"""A series ends after this time without an entry: the next one is a new Event."""
 COUNT_S: Final = 30.0
-"""the count is written so often at most"""
+"""The count is written at most once in this time."""
 NOTE_MOST: Final = 1000
 A_MINUTE: Final = 30
-"""events of one reason about one pod; more are left out, and said in the log"""
+"""The most events of one reason about one pod; the log says that more are left out."""
 WAIT_S: Final = 5.0
 AGAIN_S: Final = 1.0
 
@@ -47,14 +47,14 @@ AGAIN_S: Final = 1.0
 @dataclass(slots=True)
 class _Series:
     name: str
-    """of the Event"""
+    """The name of the Event."""
     seen_s: float
     told_s: float
     count: int = 1
 
 
 class EventRecorder:
-    """Tells Kubernetes what happens on one node."""
+    """Writes Events of one node."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class EventRecorder:
         cursor: Path,
         log: Any,
     ) -> None:
-        """`line` is its own: it waits there. `cursor` is the file with the last number."""
+        """`line` is not shared: this object waits on it. `cursor` is the file with the number."""
         self._client = client
         self._line = line
         self._pods = pods
@@ -73,12 +73,12 @@ class EventRecorder:
         self._cursor = cursor
         self._log = log
         self._lately: dict[tuple[str, str], deque[float]] = {}
-        """when there were events about a pod for a reason: one reason leaves others their room"""
+        """The times of recent events by pod and reason: each reason has its own limit."""
         self._series: dict[tuple[str, str, int | None], _Series] = {}
-        """by pod, reason and GPU"""
+        """Series by pod, reason and GPU."""
 
     async def follow(self) -> None:
-        """Tell what happens from now on, for ever."""
+        """Write an Event for each further entry of the journal, for ever."""
         after = await self._begin()
         while True:
             try:
@@ -93,12 +93,12 @@ class EventRecorder:
                 after = page.read_to
                 self._write(after)
             elif not page.events and await self._last() < after:
-                after = 0  # an agent that counts anew: somebody has emptied its folder
+                after = 0  # the agent counts from 1 again: its folder was emptied
 
     async def tell(
         self, about: Pod | None, reason: str, note: str, *, warning: bool, gpu: int | None = None
     ) -> str:
-        """One event, and its name; empty: it did not arrive, which is said in the log."""
+        """Write an Event; returns its name, or an empty one if it failed, which is logged."""
         key = about.uid if about else "", reason
         lately = self._lately.setdefault(key, deque(maxlen=A_MINUTE))
         now_s = time.monotonic()
@@ -131,7 +131,7 @@ class EventRecorder:
         return own
 
     async def _tell_again(self, pod: Pod, reason: str, gpu: int | None) -> bool:
-        """Count one more of something that goes on; False: nothing does, so it is to be told."""
+        """Count one more entry of a running series; False if no series runs."""
         known = self._series.get((pod.uid, reason, gpu))
         now_s = time.monotonic()
         if known is None or now_s - known.seen_s > SERIES_S:
@@ -150,7 +150,7 @@ class EventRecorder:
         return True
 
     def _forget(self) -> None:
-        """Of pods that are gone nothing is kept."""
+        """Forget pods that are gone."""
         there = self._pods.by_uid
         if len(self._lately) + len(self._series) > 8 * A_MINUTE + 8 * len(there):
             self._lately = {k: v for k, v in self._lately.items() if k[0] in there}
@@ -182,7 +182,7 @@ class EventRecorder:
         return None
 
     async def _begin(self) -> int:
-        """After which event: what an earlier process told last, else the newest there is."""
+        """The number to go on after: the saved one, or that of the newest event."""
         while True:
             try:
                 last = await self._last()
@@ -204,7 +204,7 @@ class EventRecorder:
                 return after
 
     def _write(self, after: int) -> None:
-        with contextlib.suppress(OSError):  # then some are told twice
+        with contextlib.suppress(OSError):  # some Events are then written twice
             self._cursor.write_text(f"{after}\n")
 
 

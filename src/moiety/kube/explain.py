@@ -1,6 +1,6 @@
 """Why a pod does not run, or how it does, in one sentence. Pure.
 
-The scheduler's reason and ours together: what it asks for, what there is, and what to do.
+The sentence has the scheduler's reason, the request, the free GPUs, and what to do.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CREATING: Final = ("FailedResourceClaimCreation",)
 
 @dataclass(frozen=True, slots=True)
 class PodExplanation:
-    """What is said of one pod."""
+    """The explanation of one pod."""
 
     pod: str
     phase: str
     sentence: str
     hint: str = ""
     scheduler: str = ""
-    """its own words"""
+    """The scheduler's own words."""
 
 
 def explain(
@@ -38,7 +38,7 @@ def explain(
     events: Sequence[Object] = (),
     config: WebhookConfig | None = None,
 ) -> PodExplanation:
-    """Of one pod, as it is now; `events` are the pod's, the oldest first."""
+    """Explain the present state of a pod; `events` are the pod's, the oldest first."""
     name = f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
     status = pod.get("status") or {}
     phase = status.get("phase", "Pending")
@@ -90,7 +90,7 @@ def _said(
 
 
 def _without(pod: Object, config: WebhookConfig) -> tuple[str, str]:
-    """Nothing was made of it: because it asks for nothing, or because nobody was asked."""
+    """Why a pod has no share: it asks for none, asks wrongly, or the webhook never saw it."""
     try:
         pod_request = resolve.read(pod, config)
     except RequestRefused as no:
@@ -134,7 +134,7 @@ def _room(
     *,
     is_whole: bool = False,
 ) -> str:
-    """Of our own: why no GPU has room for these claims, or (`is_whole`) for a whole one."""
+    """Moiety's reason: why no GPU has room for these claims, or (`is_whole`) for a whole GPU."""
     if not rows:
         return "no node offers GPUs (does moiety-node run on one?)"
     asked = [request for claim in claims for request in cluster_report.requests(claim)]

@@ -1,4 +1,4 @@
-"""The GPUs that pods can have a share of: those of this node's agent, and how they are."""
+"""The GPUs that pods can have a share of: the GPUs of this node's agent, and their health."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from moiety.devices.gpu_models import Card
 from moiety.kube.resource_slices import NodeGpu
 
 SERIOUS: Final = frozenset({48, 62, 64, 74, 79, 94, 95, 119, 120, 140, 143})
-"""errors (XID) after which a GPU gets nobody new; of others a program is to blame, not the card"""
+"""Errors (XID) after which a GPU gets no new pods; other errors are a program's, not the GPU's."""
 
 
 class Inventory:
-    """The GPUs by the names of their devices, and who wants to know when they change."""
+    """The GPUs by the names of their devices, and callbacks for changes."""
 
     def __init__(self, cards: Mapping[str, Card], *, recovery_s: float) -> None:
-        """`cards` are by UUID; `recovery_s` after its last serious error a GPU counts as well."""
+        """`cards` are by UUID; a GPU is healthy `recovery_s` after its last serious error."""
         self._cards = cards
         self._recovery_s = recovery_s
         self.gpus: dict[str, NodeGpu] = {}
         self.on_change: list[Callable[[], None]] = []
 
     def saw(self, rows: list[GpuRow]) -> bool:
-        """This is what the agent says; True if anything is not as it was."""
+        """Take the agent's rows; True if anything changed."""
         found = {}
         for row in rows:
             card = self._cards.get(row.uuid) or Card(row.gpu, row.uuid, row.name, row.total_bytes)
@@ -42,7 +42,7 @@ class Inventory:
             return row.lost
         if row.used_bytes is None:
             return f"NVML does not answer about GPU {row.gpu}"
-        # The agent remembers them, and its journal for the next one: this process may be killed.
+        # The agent and its journal keep the errors, because this process may be killed.
         ago_s, xid = min(((s, x) for x, s in row.errors.items() if x in SERIOUS), default=(0.0, 0))
         if xid and ago_s < self._recovery_s:
             return f"GPU {row.gpu} had a serious error (XID {xid})"

@@ -1,4 +1,4 @@
-"""How what runs in a cluster logs: to stderr, for whoever reads the logs of pods."""
+"""The log of moiety's processes in a cluster: they write to stderr, which pods' logs show."""
 
 from __future__ import annotations
 

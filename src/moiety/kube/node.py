@@ -1,7 +1,7 @@
-"""The process of a node: the DRA driver, the device plugin and what keeps both true.
+"""The process of a node: the DRA driver, the device plugin and the tasks that keep them current.
 
-It may be killed at any moment. Pods keep what they were given, and the next process brings agent,
-files, slices and registrations to what the book says before it answers anybody.
+It may be killed at any moment. Pods keep their shares, and the next process brings agent, files,
+slices and registrations to the state of the checkpoint before it answers requests.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import AgentError, MoietyError
 
 LISTEN_S: Final = 30.0
-"""longer than the agent lets anybody wait for an event"""
+"""Longer than a request for events may wait in the agent."""
 PUBLISH_S: Final = 30.0
-"""slices that somebody deleted are back after so long at most"""
+"""Deleted slices are back after at most this time."""
 SOCKETS_S: Final = 1.0
 ORPHANS_S: Final = 60.0
 AGAIN_S: Final = 1.0
 
 
 class NodeDriver:
-    """One node, from its book to its last answer."""
+    """The process of one node, from its start to its last answer."""
 
     def __init__(self, options: DriverOptions, client: ApiClient, log: Any) -> None:
-        """Read the book; raises CheckpointUnreadable, ModeTaken, and what installing raises."""
+        """Read the checkpoint; raises CheckpointUnreadable, ModeTaken, and as `install`."""
         self.options = options
         self.client = client
         self.log = log
@@ -72,23 +72,23 @@ class NodeDriver:
         self._servers: list[Server] = []
         self._agent_pid = 0
         self._stale = asyncio.Event()
-        """the slices may not say what is so"""
+        """Set while the published slices may be out of date."""
         self._suspects: dict[str, float] = {}
         self._wished = asyncio.Event()
-        """a pod is not as it was"""
+        """Set when a pod has changed."""
         self.pods = Pods(client, options.name, lambda _: self._wished.set())
         self._named: tuple[int, dict[str, str]] = (0, {})
-        """which agent was told what pods are called"""
+        """The pid of the agent that was told pods' names, and these names."""
         self._listener = AgentClient(find, timeout_s=LISTEN_S)
         cursor = options.state_dir / "told"
         self.notices = EventRecorder(client, self._listener, self.pods, options.name, cursor, log)
         self.owners = PodReconciler(self.shares, self.pods, client, self.notices, log)
         self.plugins: list[DevicePlugin] = []
         self._kubelet_inode = 0
-        """of the socket where the plugins are registered"""
+        """The inode of the kubelet socket at which the plugins are registered."""
 
     def problems(self) -> list[str]:
-        """What keeps pods from getting shares now."""
+        """Reasons why pods cannot get shares now."""
         found = []
         if not self._agent_pid:
             found.append("the agent does not answer")
@@ -103,7 +103,7 @@ class NodeDriver:
         return found
 
     async def run(self, ended: asyncio.Event) -> None:
-        """Serve until told to end; what pods have stays theirs."""
+        """Serve until `ended` is set; pods keep their shares."""
         readiness = None
         if self.options.listen:
             readiness = Readiness(self.options.listen, self.problems, self.log)
@@ -119,7 +119,7 @@ class NodeDriver:
                     while left := [task for task in tasks if not task.done()]:
                         for task in left:
                             task.cancel()
-                        await asyncio.wait(left, timeout=AGAIN_S)  # once more, if one went on
+                        await asyncio.wait(left, timeout=AGAIN_S)  # cancel again if a task goes on
         finally:
             stop.cancel()
             for server in self._servers:
@@ -131,7 +131,7 @@ class NodeDriver:
             self.log.info("ended", shares=len(self.shares.assignments))
 
     async def _first_look(self, stop: asyncio.Task[Any]) -> bool:
-        """Wait for the agent and bring everything to what the book says; False: told to end."""
+        """Wait for the agent, and restore the checkpoint's state; False if told to end."""
         said = False
         while not stop.done():
             try:
@@ -196,11 +196,11 @@ class NodeDriver:
         return self.options.kubelet_dir / FOLDER
 
     async def _keep_registered(self) -> None:
-        """Tell each kubelet once: one that was restarted has a new socket, and knows nobody."""
+        """Register with each kubelet once: a restarted kubelet has a new socket and no plugins."""
         try:
             inode = (self._plugins_dir / KUBELET).stat().st_ino
         except OSError:
-            return  # it is not there now
+            return  # no kubelet runs now
         if inode == self._kubelet_inode:
             return
         await self._keep_sockets()  # a kubelet that starts empties the folder
@@ -209,7 +209,7 @@ class NodeDriver:
         self._kubelet_inode = inode
 
     async def _see_pods(self) -> None:
-        """Have shares be what their pods are and wish: when a pod changes, and now and then."""
+        """Bring shares to the state and wishes of their pods: when a pod changes, and regularly."""
         failed = ""
         while True:
             with contextlib.suppress(TimeoutError):
@@ -227,7 +227,7 @@ class NodeDriver:
                 failed = str(error)
 
     async def _name_pods(self) -> None:
-        """Have the agent know pods by their names: what it sees of a process is a UID."""
+        """Tell the agent the names of pods: of a process it sees only the pod's UID."""
         known = self._agent_pid, self.pods.names()
         if known != self._named:
             await self.line.ask(protocol.NamePods(names=known[1]), protocol.Done)
@@ -237,12 +237,12 @@ class NodeDriver:
         while True:
             try:
                 await self.pods.follow()
-            except ApiError as no:  # we may not look: then shares have no names and no wishes
+            except ApiError as no:  # pods may not be read: shares then have no names and no wishes
                 self.log.error("pods_unreadable", problem=no.what)
                 await asyncio.sleep(PUBLISH_S)
 
     async def _look(self) -> None:
-        """See how agent and GPUs are; a new agent is told what pods have."""
+        """Read the state of agent and GPUs; a new agent gets the shares of pods."""
         status = await self.line.ask_status()
         if status.pid != self._agent_pid:
             self.inventory.saw(status.gpus)
@@ -255,7 +255,7 @@ class NodeDriver:
                 self.log.info("gpu", device=gpu.device, uuid=gpu.card.uuid, trouble=gpu.trouble)
 
     async def _keep_sockets(self) -> None:
-        """Whoever empties the kubelet's folders takes our sockets along: then they come again."""
+        """Make the sockets again if they were removed together with the kubelet's folders."""
         for number, server in enumerate(self._servers):
             if not server.is_there:
                 self.log.warning("socket_recreated", path=str(server.path))
@@ -265,7 +265,7 @@ class NodeDriver:
                 await self._servers[number].start()
 
     async def _keep_published(self) -> None:
-        """Have the slices say what is so, at once and whenever that changes."""
+        """Publish the slices, at once and after each change."""
         while True:
             self._stale.clear()
             wait_s = PUBLISH_S
@@ -282,9 +282,10 @@ class NodeDriver:
                     await self._stale.wait()
 
     def _offered(self, gpu: resource_slices.NodeGpu) -> resource_slices.NodeGpu:
-        """A GPU as claims see it: not theirs where pods have units of it, or one has it whole.
+        """A GPU as claims see it: taken where pods have units of it, or one pod has all of it.
 
-        The scheduler would not place a promise beside all of it, but a pod that wants memory only.
+        Beside a whole GPU the scheduler would place no promise of time, but a pod that wants memory
+        only.
         """
         booked = self.shares.ledger.booked(gpu.card.uuid)
         if UNITS in booked.kinds:
@@ -292,7 +293,7 @@ class NodeDriver:
         return dataclasses.replace(gpu, taken=resource_slices.ALL) if booked.is_whole else gpu
 
     async def _sweep(self) -> None:
-        """Take back what belongs to claims that are gone without the kubelet having said so."""
+        """Take back the shares of deleted claims that the kubelet did not release."""
         assignments = [each for each in self.shares.assignments.values() if each.kind == CLAIM]
         for uid in self._suspects.keys() - {each.key for each in assignments}:
             del self._suspects[uid]
@@ -301,7 +302,7 @@ class NodeDriver:
                 self._suspects.pop(each.key, None)
                 continue
             since_s = self._suspects.setdefault(each.key, time.monotonic())
-            if time.monotonic() - since_s >= ORPHANS_S:  # the kubelet's own word comes first
+            if time.monotonic() - since_s >= ORPHANS_S:  # the kubelet may still release it
                 self.log.warning("claim_gone", claim=each.claim, uid=each.key)
                 await self.shares.take_back([each.name])
 
@@ -329,7 +330,7 @@ async def _main(options: DriverOptions) -> None:
 
 
 async def _forever(do: Callable[[], Awaitable[None]], every_s: float, log: Any) -> None:
-    """Do it now and then; what fails is said, and tried the next time."""
+    """Call `do` regularly; a failure is logged, and tried again the next time."""
     failed = ""
     while True:
         await asyncio.sleep(every_s)
@@ -344,7 +345,7 @@ async def _forever(do: Callable[[], Awaitable[None]], every_s: float, log: Any) 
 
 
 def _cards(log: Any) -> dict[str, Card]:
-    """What the GPUs are, by UUID; without NVML only what the agent says is known of them."""
+    """The GPUs' models and numbers by UUID; empty without NVML."""
     from moiety.devices.nvml import Nvml, NvmlUnavailable
 
     try:

@@ -1,7 +1,7 @@
-"""Brings shares to what their pods are and wish: who may use them, what they are called, how large.
+"""Brings shares to the state and wishes of their pods: allowed pods, names, size.
 
-A share is made before anybody knows all of that: units without their pod, a claim without those
-that come to it later. And a running pod may wish for another size (moiety.dev/resize).
+A share is made before these are known: units before their pod, a claim before pods that use it
+later. A running pod may also wish for another size (moiety.dev/resize).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEXT_MOST: Final = 500
 
 
 class PodReconciler:
-    """Of all shares of one node."""
+    """Reconciles all shares of one node."""
 
     def __init__(
         self, shares: ShareManager, pods: Pods, client: ApiClient, notices: EventRecorder, log: Any
@@ -42,7 +42,7 @@ class PodReconciler:
         self._log = log
 
     async def see(self, held: Sequence[HeldDevices] | None = None) -> None:
-        """Look at every share once; `held`: who has which units, if the kubelet said so."""
+        """Reconcile every share once; `held`: the units of each pod, if the kubelet told."""
         for assignment in list(self.shares.assignments.values()):
             if assignment.kind == CLAIM:
                 await self._see_claim(assignment)
@@ -76,7 +76,7 @@ class PodReconciler:
         await self._settle(assignment, mine, assignment.share, labels, assignment.pods)
 
     async def _joined(self, assignment: Assignment, using: Sequence[Pod]) -> Assignment | None:
-        """Let in the pods for which the claim is reserved, and nobody who only names it."""
+        """Let in the pods for which the claim is reserved, and no pod that only names it."""
         try:
             claim = await self._client.get(CLAIMS, assignment.claim, assignment.namespace)
         except ApiError:
@@ -127,14 +127,14 @@ class PodReconciler:
         labels: dict[str, str],
         pods: list[str],
     ) -> None:
-        """Have a share be so, with what one of its pods wishes; a no is told to it, once."""
+        """Change a share to this state and to one pod's wish; a refusal is written to that pod."""
         wishes = {pod.uid: wish for pod in mine if (wish := pod.notes.get(names.RESIZE))}
         answered = {
             uid: wish
             for uid, wish in wishes.items()
             if wish == assignment.asked.get(uid, assignment.asked.get(names.RESIZE))
         }
-        # Of several at once the others are next: the answer to this one is seen, too.
+        # One wish at a time: the answer to this one triggers the next look.
         pod = next((pod for pod in mine if pod.uid in wishes.keys() - answered.keys()), None)
         asked = {**answered, pod.uid: wishes[pod.uid]} if pod else answered
         known = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Tells whoever probes: whether the process lives, and whether pods can be given shares."""
+"""Answers probes: whether the process lives, and whether pods can be given shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Readiness(MetricsServer):
     """`/healthz` and `/readyz` on a port of this machine, or a socket."""
 
     def __init__(self, address: Address, problems: Callable[[], list[str]], log: Any) -> None:
-        """`problems` says what keeps pods from getting shares; empty: nothing."""
+        """`problems` returns the reasons why pods cannot get shares; empty: they can."""
         super().__init__(address, self._nothing, log)
         self._problems = problems
 

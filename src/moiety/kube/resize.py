@@ -1,10 +1,10 @@
-"""Changing a share while its pod runs: an annotation on the pod says what it is to be. Pure.
+"""Changes a share while its pod runs, by an annotation on the pod. Pure.
 
     moiety.dev/resize: gpu=0.6 memory=10Gi
 
-Words as in `moiety.dev/gpu` and the like, without the prefix; what is not named stays. A word for
-one container of several is `train:gpu=0.6`. The annotation is wished for, not spent: whoever reads
-it again finds the share as it is, and does nothing.
+The words are those of `moiety.dev/gpu` and the like, without the prefix; values that are not named
+stay. A word for one container of several is `train:gpu=0.6`. The annotation is a desired state, not
+a command: a process that reads it again finds the share as desired, and does nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRUTH: Final = {"true": True, "false": False}
 
 
 class InvalidResize(InvalidValue):
-    """An annotation that says no share, in one sentence."""
+    """An annotation that describes no share, in one sentence."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -35,9 +35,9 @@ class InvalidResize(InvalidValue):
 
 
 def wanted(annotations: Mapping[str, str], container: str, now: Share) -> Share:
-    """What a container's share is to be, of the pod's annotations and what it is.
+    """The desired share of a container, from the pod's annotations and its present share.
 
-    Without the annotation, or where it names other containers only, that is `now`. Raises
+    Without the annotation, or if it names other containers only, that is `now`. Raises
     InvalidResize.
     """
     text = annotations.get(names.RESIZE)
@@ -45,9 +45,9 @@ def wanted(annotations: Mapping[str, str], container: str, now: Share) -> Share:
 
 
 def parse(text: str) -> list[tuple[str, str, str]]:
-    """Each (container, word, value); the container is empty where all are meant.
+    """Each (container, word, value); the container is empty for all containers.
 
-    Raises InvalidResize: a word that there is not, or twice, or a value that is none of its kind.
+    Raises InvalidResize for an unknown or repeated word, or a value of the wrong kind.
     """
     found: list[tuple[str, str, str]] = []
     for part in text.split():
@@ -68,9 +68,9 @@ def parse(text: str) -> list[tuple[str, str, str]]:
 
 
 def changed(now: Share, parts: list[tuple[str, str, str]], container: str) -> Share:
-    """A share with what these say of a container; raises InvalidResize if it makes no sense."""
+    """A share with these changes of a container; raises InvalidResize if it makes no sense."""
     changes: dict[str, Any] = {}
-    for named in ("", container):  # what names it counts for more
+    for named in ("", container):  # a word that names the container wins
         for who, word, value in parts:
             if who == named:
                 field, number = _value(word, value)

@@ -1,8 +1,8 @@
 """A node's GPUs as the scheduler sees them: the ResourceSlices of one pool.
 
-Each GPU is a device that may be allocated many times. What is consumed of it: `compute`, in whole
-percent of its time, and `memory`, in bytes that stay on it while others run. (Percent, because
-schedulers round requests up in whole numbers: of thousandths, each would become a whole GPU.)
+Each GPU is a device that may be allocated many times. Claims consume its `compute`, in whole
+percent of its time, and its `memory`, in bytes that stay on it while others run. (Percent, because
+schedulers round requests up to whole numbers: a fraction would become a whole GPU.)
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from moiety.kube.model.share_config import DRIVER
 COMPUTE: Final = "compute"
 MEMORY: Final = "memory"
 WHOLE: Final = 100
-"""percent: all of a GPU's time"""
+"""All of a GPU's time, in percent."""
 DEVICES_MOST: Final = 64
-"""in one slice, where devices have taints"""
+"""The most devices in one slice if devices have taints."""
 TEXT_MOST: Final = 64
 TAKEN: Final = "gpu.moiety.dev/taken"
 ALL: Final = "whole"
@@ -37,11 +37,11 @@ class NodeGpu:
 
     card: Card
     capacity_bytes: int
-    """of its memory, what is shared out"""
+    """The shared part of its memory."""
     trouble: str = ""
-    """why nobody should get it; empty: it is well"""
+    """Why no pod should get it; empty: it is healthy."""
     taken: str = ""
-    """units: pods have parts of it that are not claims; whole: one has all of it; empty: free"""
+    """"units": pods have units of it; "whole": one pod has all of it; empty: free."""
 
     @property
     def device(self) -> str:
@@ -77,7 +77,7 @@ def device(gpu: NodeGpu) -> Object:
 
 
 def attributes(card: Card) -> Object:
-    """By the names that NVIDIA's driver has for them; what is not known is left out."""
+    """The attributes under the names of NVIDIA's driver; unknown ones are left out."""
     texts = {
         "type": "gpu",
         "uuid": card.uuid,
@@ -101,7 +101,7 @@ def attributes(card: Card) -> Object:
 
 
 def version(text: str) -> str:
-    """A version as semver.org has it: three numbers without zeros before them; empty: no such."""
+    """A version of three numbers without leading zeros (semver.org); empty if there is none."""
     match = _VERSION.match(text)
     if not match:
         return ""
@@ -114,7 +114,7 @@ def _dotted(pair: tuple[int, int] | None) -> str:
 
 
 def slices(node: str, gpus: Iterable[NodeGpu], owner: Object | None = None) -> list[Object]:
-    """The slices of a node's pool, of generation 0; `owner` is the Node, whose end is theirs."""
+    """The slices of a node's pool, of generation 0; they are deleted with `owner`, the Node."""
     devices = [device(gpu) for gpu in sorted(gpus, key=lambda each: each.card.index)]
     parts = [devices[i : i + DEVICES_MOST] for i in range(0, len(devices), DEVICES_MOST)] or [[]]
     found = []
@@ -141,16 +141,16 @@ def slices(node: str, gpus: Iterable[NodeGpu], owner: Object | None = None) -> l
 
 
 def slice_name(node: str, number: int) -> str:
-    """Of a node's slice: the node's name in it, and no two nodes' the same."""
+    """A unique name of a node's slice, with the node's name in it."""
     digest = hashlib.sha256(node.encode()).hexdigest()[:8]
     return f"{node[:200].rstrip('.-')}-{DRIVER}-{digest}-{number}"
 
 
 async def publish(client: ApiClient, node: str, gpus: Sequence[NodeGpu]) -> bool:
-    """Bring the pool to what the GPUs are; True if something was not so. Raises ApiError.
+    """Bring the pool to the state of the GPUs; True if something changed. Raises ApiError.
 
-    All slices of a pool are of one generation, and a scheduler takes the newest that is complete:
-    if anything differs, all are written with a new one.
+    All slices of a pool are of one generation, and a scheduler takes the newest complete
+    generation: if anything differs, all slices are written with a new one.
     """
     owner = await client.get(NODES, node)
     wanted = slices(node, gpus, owner)
@@ -169,7 +169,7 @@ async def publish(client: ApiClient, node: str, gpus: Sequence[NodeGpu]) -> bool
             metadata = {**each["metadata"]}
             metadata["resourceVersion"] = before["metadata"]["resourceVersion"]
             await client.update(SLICES, {**each, "metadata": metadata})
-    for name in known:  # of a time when there were more
+    for name in known:  # slices that are no longer needed
         await client.delete(SLICES, name)
     return True
 
@@ -183,7 +183,7 @@ async def withdraw(client: ApiClient, node: str) -> None:
 
 
 def _same(wanted: Sequence[Object], there: Sequence[Object]) -> bool:
-    """Whether what is there says what is wanted, whatever its generation."""
+    """Whether the slices that exist equal the wanted ones, apart from the generation."""
     if len({each["spec"]["pool"]["generation"] for each in there}) > 1:
         return False
     return _comparable(wanted) == _comparable(there)

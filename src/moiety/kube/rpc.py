@@ -1,7 +1,8 @@
 """gRPC over unix sockets, by the services that the protocols describe.
 
-A service is a class with a coroutine for each method, named as Python does: `NodePrepareResources`
-is `node_prepare_resources(request)`. Where an answer is a stream, it is an asynchronous generator.
+A service is a class with a coroutine for each method, named in Python's style:
+`NodePrepareResources` is `node_prepare_resources(request)`. A method that answers with a stream is
+an asynchronous generator.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OPTIONS: Final = (("grpc.so_reuseport", 0), ("grpc.enable_retries", 0))
 
 
 def handlers(service: Any, implementation: object) -> Any:
-    """What a server serves, of a service's descriptor and an object with its methods."""
+    """The handlers of a server, from a service's descriptor and an object with its methods."""
     found = {}
     for method in service.methods:
         own = getattr(implementation, python_name(method.name))
@@ -62,7 +63,7 @@ def _streamed(own: Any) -> Any:
 
 
 class CallRefused(Exception):
-    """What a method raises to be answered with an error; the text is for people."""
+    """A method raises it to answer with an error; the text is for people."""
 
     def __init__(self, text: str, code: Any = None) -> None:
         super().__init__(text)
@@ -78,7 +79,7 @@ class Server:
     """Serves at one unix socket, from `start` to `stop`."""
 
     def __init__(self, path: Path, *services: tuple[Any, object]) -> None:
-        """Each service is a descriptor and what implements it."""
+        """Each service is a descriptor and the object that implements it."""
         self.path = path
         self._services = services
         self._server = grpc.aio.server(options=OPTIONS)
@@ -87,10 +88,10 @@ class Server:
         self._inode = 0
 
     async def start(self) -> None:
-        """Listen, in place of whatever a process that was killed left there; raises OSError."""
+        """Listen; replaces the socket of a killed process. Raises OSError."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.unlink(missing_ok=True)
-        before = os.umask(0o177)  # the kubelet is root, as we are: nobody else may speak here
+        before = os.umask(0o177)  # only root may connect: the kubelet is root, like this process
         try:
             self._server.add_insecure_port(f"unix:{self.path}")
             await self._server.start()
@@ -100,18 +101,18 @@ class Server:
 
     @property
     def is_there(self) -> bool:
-        """Whether the socket is still where it was made: a kubelet empties its folder."""
+        """Whether the socket still exists: a kubelet empties its folder."""
         try:
             return self.path.stat().st_ino == self._inode
         except OSError:
             return False
 
     def again(self) -> Server:
-        """Another one that serves the same there."""
+        """A new server for the same services at the same path."""
         return Server(self.path, *self._services)
 
     async def stop(self) -> None:
-        """Answer what was asked, and leave; the socket goes, if it is ours."""
+        """Answer open requests, and stop; removes the socket if it is this server's."""
         ours = self.is_there
         await self._server.stop(GRACE_S)
         if ours:
@@ -120,7 +121,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def connected(path: Path) -> AsyncIterator[Any]:
-    """A channel to whoever serves at a socket."""
+    """A channel to the server at a socket."""
     channel = grpc.aio.insecure_channel(f"unix:{path}", options=OPTIONS)
     try:
         yield channel
@@ -129,7 +130,7 @@ async def connected(path: Path) -> AsyncIterator[Any]:
 
 
 async def call(channel: Any, service: Any, method: str, request: Any, timeout_s: float) -> Any:
-    """One question, one answer; raises grpc.aio.AioRpcError."""
+    """Send one request and return its answer; raises grpc.aio.AioRpcError."""
     found = service.methods_by_name[method]
     ask = channel.unary_unary(
         f"/{service.full_name}/{method}",
@@ -140,7 +141,7 @@ async def call(channel: Any, service: Any, method: str, request: Any, timeout_s:
 
 
 def listen(channel: Any, service: Any, method: str, request: Any) -> Any:
-    """One question, answers as they come."""
+    """Send one request and return the stream of its answers."""
     found = service.methods_by_name[method]
     ask = channel.unary_stream(
         f"/{service.full_name}/{method}",

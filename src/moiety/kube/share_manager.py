@@ -1,7 +1,8 @@
-"""Shares of pods, from promise to removal: in the book, with the agent, and in a CDI file.
+"""Shares of pods, from promise to removal: in the checkpoint, in the agent, and in a CDI file.
 
-The order is the same always: written down, then made; unmade, then struck out. So whatever is
-killed in between, the next one knows of everything that may be there, and does the rest.
+The order is always the same: write to the checkpoint, then make; unmake, then drop from the
+checkpoint. So if a process is killed in between, the next process finds every share that may exist
+in the checkpoint, and completes the work.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from moiety.model import errors
 
 
 class NoRoom(errors.MoietyError):
-    """The book says that it is given to others."""
+    """The GPU's time or memory is given to other pods."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, "the pod again, on another node or later")
@@ -45,9 +46,9 @@ class ShareManager:
         self.inventory = inventory
         self.log = log
         self.on_change: list[Callable[[], None]] = []
-        """something was given or taken back"""
+        """Called after a share was given, changed or taken back."""
         self.lock = asyncio.Lock()
-        """who changes the book, holds it"""
+        """Held while the checkpoint changes."""
         inventory.on_change.append(self._see)
         self._see()
 
@@ -60,11 +61,11 @@ class ShareManager:
 
     @property
     def assignments(self) -> dict[str, Assignment]:
-        """All of them, by name."""
+        """All assignments, by name."""
         return self.ledger.checkpoint.assignments
 
     async def give(self, assignments: Sequence[Assignment]) -> None:
-        """Make these, all or none. Raises NoRoom, and what the agent and the disk raise."""
+        """Make these shares, all or none. Raises NoRoom, and errors of the agent and the disk."""
         async with self.lock:
             if no := self.ledger.check(assignments):
                 raise NoRoom(no)
@@ -79,20 +80,20 @@ class ShareManager:
         self._tell()
 
     async def make_sure(self, assignments: Sequence[Assignment]) -> None:
-        """Have what was given before be there. Raises what the agent and the disk raise."""
+        """Make shares that were given before, if missing. Raises errors of agent and disk."""
         for each in assignments:
             await self._make(each)
 
     async def take_back(self, names: Sequence[str]) -> None:
-        """Remove these; those that are none are no error. Raises what the agent and disk raise."""
+        """Remove shares; unknown names are no error. Raises errors of the agent and the disk."""
         async with self.lock:
             await self._unmake(names, must=True)
         self._tell()
 
     async def change(self, assignment: Assignment) -> None:
-        """Have one be otherwise from now on, also for its running processes.
+        """Change a share, also for its running processes.
 
-        Raises NoRoom, and what the agent raises: then it is as it was.
+        Raises NoRoom, and errors of the agent: the share is then unchanged.
         """
         async with self.lock:
             before = self.assignments.get(assignment.name)
@@ -105,7 +106,7 @@ class ShareManager:
         self._tell()
 
     async def reconcile(self) -> None:
-        """Bring agent and files to what the book says: after any of the three was restarted."""
+        """Bring agent and files to the state of the checkpoint, after a restart or a loss."""
         async with self.lock:
             asked = await self.line.ask(protocol.Containers(), protocol.ContainerRows)
             rows = {row.name: row for row in asked.rows}
@@ -150,7 +151,7 @@ class ShareManager:
                 if must:
                     raise
                 self.log.warning("share_not_removed", share=name, problem=str(error))
-                continue  # it stays in the book, and the next who comes does the rest
+                continue  # it stays in the checkpoint, and a later call removes it
             if name in self.assignments:
                 self.ledger.checkpoint.drop(name)
 
@@ -158,7 +159,7 @@ class ShareManager:
         try:
             await self.line.ask(protocol.RemoveContainer(name=name, force=True), protocol.Contained)
         except errors.ContainerShareUnknown:
-            pass  # somebody was killed before it was made, or after it was removed
+            pass  # a process was killed before it made the share, or after it removed it
 
 
 def _is_so(row: ContainerRow, wanted: protocol.CreateContainer) -> bool:

@@ -1,7 +1,7 @@
 """A GPU request in the API: a ResourceClaimTemplate (by claims), or units of a resource. Pure.
 
-A template's name is a hash of what it says: two pods that ask for the same have the same one, it is
-never changed, and whoever finds it there need not read it.
+A template's name is a hash of its content: pods with equal requests use the same template, it never
+changes, and a process that finds the name need not read the content.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ REQUEST: Final = "gpu"
 WHOLE: Final = 100
 NAME_PREFIX: Final = "moiety-"
 SIZES_MOST: Final = 8
-"""alternatives that a request may have"""
+"""The most alternatives of a request."""
 UUID: Final = f"{share_config.DRIVER}/uuid"
 LABELS: Final = {names.MANAGED_BY: "moiety"}
 
 
 def percent(share: Share) -> int:
-    """Of a GPU's time, what a share consumes of it: whole percent, never less than it says."""
+    """The part of a GPU's time that a share consumes, in whole percent, rounded up."""
     return 0 if share.gpu is None else math.ceil(round(share.gpu * WHOLE, 6))
 
 
@@ -55,9 +55,9 @@ def shares(gpu_request: GpuRequest, cluster: Fleet) -> list[tuple[int, Share]]:
 
 
 def units(gpu_request: GpuRequest, per_gpu: int, memory_bytes: int = 0) -> int:
-    """How many units a request is, where a whole GPU has `per_gpu`. Raises RequestRefused.
+    """How many units a request is, if a whole GPU has `per_gpu`. Raises RequestRefused.
 
-    `memory_bytes` is what a GPU of this cluster has: 0 where the settings do not say.
+    `memory_bytes` is the memory of a GPU of this cluster: 0 if the settings do not give it.
     """
     share = gpu_request.share
     part = share.gpu or 0.0
@@ -87,7 +87,7 @@ def units(gpu_request: GpuRequest, per_gpu: int, memory_bytes: int = 0) -> int:
 
 
 def _of_size(gpu_request: GpuRequest, size: int) -> Share:
-    """The share of a GPU with `size` bytes, where the request says a part of its memory."""
+    """The share on a GPU with `size` bytes, for a request of a part of its memory."""
     assert gpu_request.memory_part is not None
     kept = int(size * gpu_request.memory_part)
     try:
@@ -111,7 +111,7 @@ def _spec(gpu_request: GpuRequest, cluster: Fleet) -> dict[str, Any]:
             _config(f"{REQUEST}/size-{number}", share) for number, (_, share) in enumerate(found)
         ]
     devices: dict[str, Any] = {"requests": [request], "config": configs}
-    if gpu_request.gpus > 1:  # devices that many may have could else be one device, many times
+    if gpu_request.gpus > 1:  # else one shared device could count several times
         devices["constraints"] = [{"requests": [REQUEST], "distinctAttribute": UUID}]
     return {"devices": devices}
 
@@ -149,7 +149,7 @@ def _cel_models(known: list[str]) -> str:
 
 
 def _cel_words(words: tuple[str, ...]) -> str:
-    """Where no GPU is known yet: by the words themselves, and nodes say what they mean."""
+    """The condition while no GPU is known: the product name contains one of the words."""
     name = f'device.attributes["{share_config.DRIVER}"].productName.lowerAscii()'
     return " || ".join(f"{name}.contains({_quoted(each.lower())})" for each in words)
 

@@ -1,8 +1,9 @@
-"""Units of GPUs, for clusters that know no claims: which make a share, and which to take. Pure.
+"""Units of GPUs, for clusters without claims: which units make a share, and which to take. Pure.
 
-A GPU has so many units, each with a name of its own. The units of one container are a share of as
-few GPUs as hold them, the same number on each: 50 of 100 are half of one GPU, 150 are three
-quarters of two. The kubelet may hand out others than were preferred; those are refused.
+Each GPU has the same number of units, each with its own name. The units of one container are a
+share of as few GPUs as hold them, the same number on each: 50 of 100 are half of one GPU, 150 are
+three quarters of two. The kubelet may hand out other units than the preferred ones; a spread that
+is no share is refused.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ class BadUnits(MoietyError):
 
 @dataclass(frozen=True, slots=True)
 class UnitName:
-    """A resource, and the models of GPUs whose units it is of; with capitals and * as in files."""
+    """A resource, and a pattern for the models of its GPUs: with * as in file names."""
 
     resource: str
     model: str = "*"
 
     def is_of(self, gpu: NodeGpu) -> bool:
-        """Whether this GPU's units are of it."""
+        """Whether this GPU's units belong to the resource."""
         return fnmatch.fnmatch(gpu.card.name.lower(), self.model.lower())
 
 
 def divide(named: Sequence[UnitName], gpus: Iterable[NodeGpu]) -> dict[str, list[NodeGpu]]:
-    """The GPUs of each resource: each of the first that takes its model, else of moiety.dev/gpu."""
+    """The GPUs of each resource: the first whose pattern fits, else moiety.dev/gpu."""
     every = [*named, UnitName(RESOURCE)]
     found: dict[str, list[NodeGpu]] = {each.resource: [] for each in every}
     for gpu in sorted(gpus, key=lambda each: each.card.index):
@@ -76,7 +77,7 @@ def parts(names: Collection[str], count: int) -> tuple[list[str], float]:
         raise BadUnits(
             f"{len(names)} units are {spread}; a share is of {fewest} GPU(s), with the same number "
             "on each",
-            "the pod again: no GPU of this node has so many free, or they cannot be divided evenly",
+            "the pod again: no GPU has this number free, or they cannot be divided evenly",
         )
     return sorted(by_gpu), numbers[0] / count
 
@@ -84,8 +85,8 @@ def parts(names: Collection[str], count: int) -> tuple[list[str], float]:
 def prefer(available: Sequence[str], must: Sequence[str], size: int, count: int) -> list[str]:
     """Which units a container should get: whole GPUs first, then the fragment that fits best.
 
-    `available` are free, `must` of them are taken already. If nothing fits the rule, as close to
-    it as there is: then the container is refused with the reason.
+    `available` units are free; the container must get `must` of them. If no choice fits the rule,
+    the closest one is returned: the container is then refused with the reason.
     """
     free: dict[str, list[str]] = {}
     for name in sorted(available):

@@ -1,8 +1,8 @@
-"""HAMi's: `nvidia.com/gpu` with `gpumem`, `gpumem-percentage` or `gpucores` beside it.
+"""HAMi's dialect: `nvidia.com/gpu` with `gpumem`, `gpumem-percentage` or `gpucores` beside it.
 
-`gpumem` is in MiB. It is both what is kept and the limit; `gpucores` is percent of a GPU's time,
-both guaranteed and the limit (0: whatever there is). A pod that says only `nvidia.com/gpu` wants
-whole GPUs and is left alone, unless the cluster's settings say otherwise.
+`gpumem` is in MiB, and both request and limit. `gpucores` is percent of a GPU's time, and both
+request and limit (0: no guarantee and no limit). A pod that says only `nvidia.com/gpu` wants whole
+GPUs and is left alone, unless the cluster's settings say otherwise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_HERE: Final = (
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in HAMi's words; raises RequestRefused."""
+    """The requests of a pod in HAMi's words; raises RequestRefused."""
     found = []
     for container in containers(pod):
         said = {k: v for k, v in resources(container).items() if k in (WHOLE, *PARTS)}
@@ -80,7 +80,7 @@ def _gpu_request(
         fields["priority"] = Priority.LOW if numbers[PRIORITY] else Priority.HIGH
     percent = numbers.get(PERCENT, 0)
     if not fields.keys() & {"memory_bytes", "gpu"} and not percent:
-        fields["gpu"] = 1.0  # of each, as whoever says only how many means it
+        fields["gpu"] = 1.0  # a pod that gives only a number of GPUs wants all of each
     models = tuple(each.strip() for each in beside.get(USE_TYPE, "").split(",") if each.strip())
     part = Fraction(percent, 100) if percent else None
     return GpuRequest(share(where, **fields), gpus, models, part)

@@ -1,7 +1,8 @@
-"""nvshare's: `nvshare.com/gpu: 1` among a container's limits.
+"""nvshare's dialect: `nvshare.com/gpu: 1` among a container's limits.
 
-There, ten such pods shared a GPU, each with all of its memory, in turns. Here that is a tenth of
-the GPU's time guaranteed, all of it when nobody else wants it, and all of the memory.
+In nvshare, ten such pods share a GPU, each with all of its memory, in turns. In moiety, such a pod
+gets a tenth of the GPU's time guaranteed, all of it when no other pod wants it, and all of the
+memory.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ GPU_REQUEST: Final = GpuRequest(Share(gpu=0.1))
 
 
 def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in nvshare's words; raises RequestRefused."""
+    """The requests of a pod in nvshare's words; raises RequestRefused."""
     found = []
     for container in containers(pod):
         name = container["name"]

@@ -1,6 +1,6 @@
 """A share as a claim carries it: the opaque parameters of the DRA driver, `kind: ShareConfig`.
 
-Written by people into a ResourceClaim(Template) or a DeviceClass, and by the webhook:
+People write it into a ResourceClaim(Template) or a DeviceClass, and the webhook writes it:
 
     apiVersion: resource.moiety.dev/v1alpha1
     kind: ShareConfig
@@ -26,20 +26,20 @@ from moiety.model.errors import InvalidValue, MoietyError
 from moiety.model.share import Mode, Priority, Share, parse_mode, parse_priority
 
 DRIVER: Final = "gpu.moiety.dev"
-"""the name of the DRA driver, and of its DeviceClass"""
+"""The name of the DRA driver, and of its DeviceClass."""
 API_VERSION: Final = "resource.moiety.dev/v1alpha1"
 KIND: Final = "ShareConfig"
 
 
 class InvalidShareConfig(InvalidValue):
-    """Parameters of a claim that are no share, in one sentence for whoever wrote them."""
+    """Parameters of a claim that are no share, in one sentence for their author."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem, "docs/kubernetes-reference.md has all that a ShareConfig says")
 
 
 class AmountBounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is guaranteed and the most there may be, as quantities."""
+    """The guarantee and the limit, as quantities."""
 
     request: str | int | float | None = None
     limit: str | int | float | None = None
@@ -57,7 +57,7 @@ class ShareConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     mode: str = "swap"
 
     def share(self) -> Share:
-        """What it asks for. Raises InvalidShareConfig."""
+        """The share that the document asks for. Raises InvalidShareConfig."""
         if (self.apiVersion, self.kind) != (API_VERSION, KIND):
             raise InvalidShareConfig(
                 f"the parameters are {self.apiVersion} {self.kind}, and {DRIVER} knows "
@@ -84,8 +84,8 @@ class ShareConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 def decode(document: bytes | str | Mapping[str, Any]) -> Share:
     """The share that opaque parameters ask for, JSON or read from JSON.
 
-    Raises InvalidShareConfig: a field that there is not, a value of the wrong kind, an amount that
-    is none, a request above its limit.
+    Raises InvalidShareConfig for an unknown field, a value of the wrong kind, an invalid amount, or
+    a request above its limit.
     """
     try:
         if isinstance(document, bytes | str):
@@ -96,7 +96,7 @@ def decode(document: bytes | str | Mapping[str, Any]) -> Share:
 
 
 def encode(share: Share) -> dict[str, Any]:
-    """The document that `decode` makes this share of; what is usual is left out."""
+    """The document from which `decode` makes this share, without default values."""
     document: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     gpu, memory = {}, {}
     if share.gpu is not None:
@@ -123,7 +123,7 @@ def encode(share: Share) -> dict[str, Any]:
 def parse_part(text: str, name: str) -> float:
     """A part of one GPU, above 0 and at most 1, from a quantity: `0.5`, `500m`.
 
-    `name` is how the value is called where it stands. Raises InvalidShareConfig.
+    `name` is the value's name in the document. Raises InvalidShareConfig.
     """
     try:
         value = quantity.parse(text)
@@ -162,5 +162,5 @@ def _named(name: str, text: str, parse: Any) -> Any:
 
 
 def _exact(value: float) -> Fraction:
-    """What was written, not what a float makes of it: 0.1, not 0.1000000000000000055."""
+    """The number as it was written, not the float's exact value: 0.1, not 0.1000000000000000055."""
     return Fraction(str(round(value, 9)))

@@ -1,4 +1,4 @@
-"""What becomes of one pod: left alone, changed, or refused with a sentence. Pure."""
+"""The verdict about one pod: left alone, changed, or refused with a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ USUAL_SCHEDULER: Final = "default-scheduler"
 
 
 class AllocationMethod(StrEnum):
-    """By what pods get their shares in this cluster."""
+    """The way in which pods get their shares in this cluster."""
 
     CLAIMS = "claims"
     UNITS = "units"
@@ -43,9 +43,9 @@ class ClusterView:
     fleet: Fleet = field(default_factory=Fleet)
     by: AllocationMethod = AllocationMethod.CLAIMS
     units: int = 100
-    """that a GPU has"""
+    """Units of a GPU."""
     gpu_memory_bytes: int = 0
-    """of each GPU, where units are given and somebody said so"""
+    """Memory of each GPU, if units are given and the settings say it; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class Verdict:
     """The answer about one object."""
 
     problem: str = ""
-    """why not, with what to try; empty: it is admitted"""
+    """Why the object is refused, with what to try; empty: it is admitted."""
     patch: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     templates: tuple[Mapping[str, Any], ...] = ()
-    """that have to be in the pod's namespace before it is"""
+    """Templates that have to be in the pod's namespace before the pod."""
 
 
 def admit(pod: Pod, cluster: ClusterView) -> Verdict:
-    """What becomes of a new pod."""
+    """The verdict about a new pod."""
     try:
         return _admit(pod, cluster)
     except RequestRefused as no:
@@ -69,7 +69,7 @@ def admit(pod: Pod, cluster: ClusterView) -> Verdict:
 
 
 def check_resize(new: Pod, old: Pod) -> Verdict:
-    """What becomes of a change of a pod: a resize that makes no sense is refused."""
+    """The verdict about a change of a pod: a resize that makes no sense is refused."""
     text = notes(new).get(names.RESIZE)
     if text is None or text == notes(old).get(names.RESIZE):
         return Verdict()
@@ -87,7 +87,7 @@ def check_resize(new: Pod, old: Pod) -> Verdict:
 
 
 def check_claim(spec: Mapping[str, Any]) -> Verdict:
-    """What becomes of a claim, or a template of one: parameters of ours must be a share."""
+    """The verdict about a claim, or a template of one: moiety's parameters must be a share."""
     for config in ((spec.get("devices") or {}).get("config")) or []:
         opaque = config.get("opaque") or {}
         if opaque.get("driver") != share_config.DRIVER:
@@ -143,7 +143,7 @@ def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
 
 
 def _groups(pod_request: resolve.PodRequest) -> list[tuple[list[str], GpuRequest]]:
-    """Who has one share: each container by itself, but for those that are together."""
+    """The containers of each share: each container alone, or several that share one."""
     found: list[tuple[list[str], GpuRequest]] = []
     for name, gpu_request in pod_request.by_container.items():
         if name in pod_request.together:

@@ -1,7 +1,7 @@
-"""Keeps the webhook's certificate, and what the API server is told of it, as they have to be.
+"""Keeps the webhook's certificate and its registration with the API server current.
 
-All copies of the webhook do the same, and agree through one Secret: whoever writes it first is who
-made it, and a writer that finds it changed reads it again.
+All copies of the webhook do the same, and agree through one Secret: the first write wins, and a
+copy whose write conflicts reads the Secret again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TRIES: Final = 8
 
 
 class CertificateController:
-    """Of one copy of the webhook."""
+    """The controller of one copy of the webhook."""
 
     def __init__(
         self,
@@ -49,22 +49,22 @@ class CertificateController:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What the API server calls the service."""
+        """The names of the service for the API server."""
         name = f"{registration.SERVICE}.{self.namespace}.svc"
         return (name, f"{name}.cluster.local")
 
     async def keep(self) -> None:
-        """Bring all of it to what it has to be. Raises ApiError."""
+        """Bring Secret and registration up to date. Raises ApiError."""
         await self.agree()
         await self.register()
 
     async def agree(self) -> None:
-        """Have the Secret hold what is good, and serve with what it holds. Raises ApiError."""
+        """Bring the Secret up to date, and serve with its certificate. Raises ApiError."""
         for _ in range(TRIES):
             try:
                 found = await self._once()
             except ApiError as no:
-                if no.is_conflict:  # another copy was quicker: what it wrote will do
+                if no.is_conflict:  # another copy was quicker: its certificate will do
                     await asyncio.sleep(0.05)
                     continue
                 raise
@@ -93,7 +93,7 @@ class CertificateController:
         return found
 
     async def register(self) -> None:
-        """Have the API server trust it, and ask about what the settings say. Raises ApiError."""
+        """Register the authority and the settings' conditions. Raises ApiError."""
         assert self.certificates is not None, "agree comes first"
         trusted, config = self.certificates.trusted, self.knowledge.cluster.config
         owner = await self._owner()
@@ -115,7 +115,7 @@ class CertificateController:
                 self.log.info("webhook_registered", kind=resource.kind)
 
     async def _owner(self) -> Object | None:
-        """The namespace: what is left when it goes must not refuse pods."""
+        """The namespace, which owns the registration: without it, pods must not be refused."""
         try:
             found = await self.client.get(NAMESPACES, self.namespace)
         except ApiError:
@@ -129,7 +129,7 @@ class CertificateController:
 
 
 def _with(found: Object, wanted: Object, owner: Object | None) -> Object:
-    """A configuration with our certificate and conditions, and all else as somebody wrote it."""
+    """A configuration with moiety's certificate and conditions, and all else as it was."""
     new = copy.deepcopy(found)
     by_name = {hook["name"]: hook for hook in wanted["webhooks"]}
     for hook in new.get("webhooks") or []:

@@ -1,7 +1,7 @@
 """Certificates of the webhook's own making: an authority, and a certificate for its service. Pure.
 
-Both are renewed when a third of their time is left. The authority that was before stays trusted
-until it ends, so that whoever still serves with the old certificate is believed.
+Both are renewed when a third of their time is left. The previous authority stays trusted until it
+ends, so that a copy that still serves with the old certificate is trusted.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 AUTHORITY_DAYS: Final = 730
 SERVER_DAYS: Final = 90
 RENEW_AT: Final = 1 / 3
-"""of its time left"""
+"""The part of its time that is left when a certificate is renewed."""
 EARLIER: Final = dt.timedelta(hours=1)
-"""a certificate holds from then, because clocks differ"""
+"""A certificate is valid from this long before now, because clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """All of it, as PEM."""
+    """The authority, the server's certificate and its key, as PEM."""
 
     authority: bytes
     authority_key: bytes
     server: bytes
     server_key: bytes
     trusted: bytes
-    """the authority, and the one before it while that holds: the caBundle"""
+    """The authority, and the previous one while it is valid: the caBundle."""
 
     def data(self) -> dict[str, bytes]:
         """As a Secret holds it."""
@@ -46,7 +46,7 @@ class Certificates:
 
 
 def of_data(data: dict[str, bytes]) -> Certificates | None:
-    """What a Secret holds; None if that is not all, or not readable."""
+    """The certificates in a Secret; None if one is missing or not readable."""
     try:
         found = Certificates(
             data["ca.crt"], data["ca.key"], data["tls.crt"], data["tls.key"], data["bundle.crt"]
@@ -63,7 +63,7 @@ def of_data(data: dict[str, bytes]) -> Certificates | None:
 
 
 def make(hosts: tuple[str, ...], now: dt.datetime) -> Certificates:
-    """New ones, for a server of these names."""
+    """New certificates, for a server of these names."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name(f"moiety webhook authority {now:%Y-%m-%d}")
     authority = (
@@ -76,7 +76,7 @@ def make(hosts: tuple[str, ...], now: dt.datetime) -> Certificates:
 
 
 def renewed(found: Certificates | None, hosts: tuple[str, ...], now: dt.datetime) -> Certificates:
-    """The same while they hold long enough and are for these names; else new ones."""
+    """The same if they are valid long enough and for these names; else new ones."""
     if found is None:
         return make(hosts, now)
     authority = x509.load_pem_x509_certificate(found.authority)

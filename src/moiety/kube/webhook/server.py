@@ -24,7 +24,7 @@ from moiety.kube.webhook.review import NoReview
 BODY_MOST: Final = 8 << 20
 READY_WITHIN_S: Final = 5.0
 KEPT_S: Final = 5.0
-"""for so long a template is taken to be there; shorter than whoever sweeps looks behind"""
+"""How long a template is taken to exist; shorter than `template_gc.SETTLE_S`."""
 EVERY_S: Final = 60.0
 SWEEP_EVERY_S: Final = 600.0
 DRAIN_S: Final = 5.0
@@ -32,7 +32,7 @@ DRAIN_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """What one copy of the webhook is told."""
+    """The options of one copy of the webhook."""
 
     host: str = "0.0.0.0"
     port: int = 9443
@@ -41,7 +41,7 @@ class WebhookOptions:
 
 
 class Webhook:
-    """One copy: answers, and what it remembers between them."""
+    """One copy of the webhook: answers, and remembers the templates that exist."""
 
     def __init__(self, client: ApiClient, namespace: str, log: Any) -> None:
         self.client = client
@@ -60,17 +60,17 @@ class Webhook:
         return app
 
     async def health(self, request: web.Request) -> web.Response:
-        """Whether it runs at all."""
+        """Answer that the process runs."""
         return web.Response(text="ok\n")
 
     async def ready(self, request: web.Request) -> web.Response:
-        """Whether it can answer."""
+        """Answer whether it knows its cluster and has a certificate."""
         if self.knowledge.is_known and self.keeper.certificates:
             return web.Response(text="ok\n")
         return web.Response(status=503, text="it has not heard of its cluster yet\n")
 
     async def review(self, request: web.Request) -> web.Response:
-        """One question; the answer always says why not."""
+        """Answer one request; a refusal always has a reason."""
         try:
             asked = review.read(await request.read())
             verdict = await self.decide(asked)
@@ -79,7 +79,7 @@ class Webhook:
         return web.json_response(review.answer(asked["uid"], verdict))
 
     async def decide(self, asked: Any) -> Verdict:
-        """What becomes of an object; templates that it needs are there then."""
+        """The verdict about an object; makes the templates that it needs."""
         if not self.knowledge.is_known:
             return Verdict(problem="moiety: the webhook has just started and does not know the "
                                    "cluster yet (the same once more in a moment)")  # fmt: skip
@@ -105,12 +105,12 @@ class Webhook:
         self._there[key] = now + KEPT_S
 
     async def until_known(self) -> None:
-        """Return when it has heard of its cluster."""
+        """Wait until it knows its cluster."""
         while not self.knowledge.is_known:
             await asyncio.sleep(0.02)
 
     async def keep(self) -> None:
-        """Certificate and registration, for ever; at once when settings change."""
+        """Keep certificate and registration current, for ever; at once after new settings."""
         while True:
             try:
                 await self.keeper.keep()
@@ -122,7 +122,7 @@ class Webhook:
                     await self.knowledge.changed.wait()
 
     async def sweep(self) -> None:
-        """Templates of nobody, for ever."""
+        """Remove unused templates, for ever."""
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             try:
@@ -159,7 +159,7 @@ async def serving(
 
 
 async def _first_certificate(hook: Webhook) -> None:
-    """Without one there is nothing to serve; the API server may be away for a while."""
+    """Wait for the first certificate; the API server may be away for a while."""
     while True:
         try:
             await hook.keeper.agree()

@@ -1,7 +1,7 @@
-"""Keeps the templates of claims: those that pods need are there, and those of nobody go.
+"""Makes the templates of claims that pods need, and removes unused ones.
 
-A template is made before its pod is, so it is left alone until it is old, and one that a pod turns
-out to have named in the moment in which it went is made again.
+A template is made before its pod, so it is kept until it is old. A removed template that a new pod
+names at the same moment is made again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ TEMPLATES: Final = Resource(
 )
 OURS: Final = f"{names.MANAGED_BY}=moiety"
 KEEP_S: Final = 3600.0
-"""how old a template is at least that goes: a pod with it may be on its way"""
+"""The least age of a removed template: younger ones may have a pod that is not there yet."""
 SETTLE_S: Final = 30.0
-"""longer than an answer of the webhook may be on its way"""
+"""Longer than an answer of the webhook takes to arrive."""
 ENDED: Final = ("Succeeded", "Failed")
 
 
 async def make(client: ApiClient, template: Object, namespace: str) -> None:
-    """Have a template be in a namespace; its name says what it is. Raises ApiError."""
+    """Make a template in a namespace, unless its name exists there. Raises ApiError."""
     try:
         await client.create(TEMPLATES, template, namespace)
     except ApiError as no:
@@ -37,7 +37,7 @@ async def make(client: ApiClient, template: Object, namespace: str) -> None:
 async def sweep(
     client: ApiClient, log: Any, *, keep_s: float = KEEP_S, settle_s: float = SETTLE_S
 ) -> int:
-    """Remove what no pod needs; how many were. Raises ApiError."""
+    """Remove templates that no pod needs; returns how many. Raises ApiError."""
     there, _ = await client.list(TEMPLATES, label_selector=OURS)
     old = [
         each
@@ -62,7 +62,7 @@ async def sweep(
 
 
 async def _needed(client: ApiClient) -> set[tuple[str, str]]:
-    """Namespace and name of each template that a pod names which has not ended."""
+    """Namespace and name of each template that a pod names, unless the pod has ended."""
     pods, _ = await client.list(PODS, label_selector=f"{names.SHARED}=claim")
     return {
         (pod["metadata"]["namespace"], claim["resourceClaimTemplateName"])
@@ -78,7 +78,7 @@ def _key(found: Object) -> tuple[str, str]:
 
 
 async def remove_all(client: ApiClient) -> int:
-    """Remove all templates of ours, needed or not: claims that were made of them stay."""
+    """Remove all of moiety's templates, needed or not: claims that were made of them stay."""
     there, _ = await client.list(TEMPLATES, label_selector=OURS)
     for each in there:
         await client.delete(TEMPLATES, each["metadata"]["name"], each["metadata"]["namespace"])
