@@ -1,4 +1,4 @@
-"""What a card is, for whoever chooses one by its properties."""
+"""The properties of a GPU, by which users and schedulers choose one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_CAPABILITY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU's properties; what is empty or None is not known."""
+    """One GPU's properties; empty or None: not known."""
 
     index: int
     uuid: str
@@ -57,7 +57,7 @@ class Card:
 
 
 def architecture_of(number: int | None, capability: tuple[int, int] | None) -> str:
-    """The name of an architecture, from NVML's number or from what it can compute."""
+    """The name of an architecture, from NVML's number or from the compute capability."""
     if number is None or number not in ARCHITECTURES:
         major, minor = capability or (0, 0)
         number = OF_CAPABILITY.get((major, minor), OF_CAPABILITY.get((major, None), 0))
@@ -65,7 +65,7 @@ def architecture_of(number: int | None, capability: tuple[int, int] | None) -> s
 
 
 def card_of(ask: Callable[..., Any], text: Callable[[Any], str], base: Card, handle: Any) -> Card:
-    """What NVML says of one card beside what every card says; `ask` gives None for no answer."""
+    """A card with the properties that only some cards have; `ask` returns None for the others."""
     found = ask("nvmlDeviceGetCudaComputeCapability", handle)
     capability = (int(found[0]), int(found[1])) if found else None
     version = ask("nvmlSystemGetCudaDriverVersion_v2") or ask("nvmlSystemGetCudaDriverVersion")

@@ -20,7 +20,7 @@ PROCESS_CALLS = (
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetComputeRunningProcesses_v2",
 )
-"""drivers before 510 have only the older one; the name without a version insists on the newest"""
+"""Drivers before 510 have only the older call; the name without a version needs the newest."""
 MPS_CALLS = (
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v2",
@@ -44,7 +44,7 @@ class Nvml:
         self._nvml: Any = pynvml
         self._errors: Any = None
         self._handles: dict[int, int] = {}
-        """index by the address of NVML's handle, of those whose errors are told"""
+        """Index by the address of NVML's handle, of the GPUs whose errors are reported."""
         with _overheard() if is_simulated() else nullcontext(str) as words:
             try:
                 pynvml.nvmlInit()
@@ -53,7 +53,7 @@ class Nvml:
 
     @property
     def driver_version(self) -> str:
-        """Of the kernel driver."""
+        """The version of the kernel driver."""
         return _text(self._nvml.nvmlSystemGetDriverVersion())
 
     def inventory(self) -> list[Device]:
@@ -61,7 +61,7 @@ class Nvml:
         return [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
 
     def cards(self) -> list[Card]:
-        """What every GPU is, by index."""
+        """The properties of every GPU, by index."""
         found = []
         for device in self.inventory():
             handle = self._nvml.nvmlDeviceGetHandleByIndex(device.index)
@@ -71,7 +71,7 @@ class Nvml:
         return found
 
     def usage(self, index: int) -> Usage:
-        """One GPU now."""
+        """The present use of one GPU."""
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         rates = self._optional("nvmlDeviceGetUtilizationRates", handle)
@@ -87,14 +87,14 @@ class Nvml:
         )
 
     def users(self, index: int, since_us: int) -> list[GpuProcess]:
-        """Every process that computes on it; one with several contexts once."""
+        """Every process that computes on a GPU; a process with several contexts counts once."""
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         running = [(each, False) for each in self._first_of(PROCESS_CALLS, handle, must=True)]
         running += [(each, True) for each in self._first_of(MPS_CALLS, handle)]
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
         except self._nvml.NVMLError as error:
-            # not found: nobody has done anything since then
+            # not found: no process has worked since then
             known = error.value == self._nvml.NVML_ERROR_NOT_FOUND
             samples = [] if known else None
         busy: dict[int, list[float]] = {}
@@ -134,7 +134,7 @@ class Nvml:
         return (index, int(data.eventData)) if index >= 0 else None
 
     def close(self) -> None:
-        """Let go of the library, unless a thread may still wait in it."""
+        """Close the library, unless a thread may still wait in it."""
         if self._errors is None:
             self._nvml.nvmlShutdown()
 
@@ -156,9 +156,9 @@ class Nvml:
         )
 
     def _first_of(self, calls: Sequence[str], handle: Any, *, must: bool = False) -> list[Any]:
-        """What the first of these calls that works here answers; [] if none does.
+        """The answer of the first of these calls that works here; [] if none works.
 
-        `must`: raise if a call is there and does not answer; nobody is not the same as no answer.
+        `must`: raise if a call exists and does not answer: no answer does not mean no process.
         """
         nvml = self._nvml
         absent = (nvml.NVML_ERROR_FUNCTION_NOT_FOUND, nvml.NVML_ERROR_NOT_SUPPORTED)
@@ -171,7 +171,7 @@ class Nvml:
         return []
 
     def _optional(self, call: str, *arguments: Any) -> Any:
-        """What a call answers that not every card or library knows; None otherwise."""
+        """The answer of a call; None if the card or the library does not have the call."""
         try:
             return getattr(self._nvml, call)(*arguments)
         except (self._nvml.NVMLError, AttributeError):
@@ -180,7 +180,7 @@ class Nvml:
 
 @contextmanager
 def _overheard() -> Iterator[Callable[[], str]]:
-    """What is said on stderr meanwhile: NVML's codes have no word for a card that nobody makes."""
+    """Captures stderr: simgpu writes there why a card is invalid, for which NVML has no code."""
     kept, said = os.dup(2), os.memfd_create("said")
     os.dup2(said, 2)
     try:
@@ -203,7 +203,7 @@ def _load_stand_in() -> None:
 
 
 def _numa_node(pci: Any) -> int | None:
-    """What the kernel says of a card's place, by its bus id such as 00000000:65:00.0."""
+    """The NUMA node of a card, from the kernel, by its bus id such as 00000000:65:00.0."""
     if pci is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Whose a process is: its user, program, container and pod, read from /proc.
+"""The owner of a process: its user, program, container and pod, read from /proc.
 
-A pid is a number that is used again, so what is read here carries the start time, and whoever acts
-on it compares. NVML reports pids of the host; in another PID namespace they mean somebody else.
+Pids are used again, so an `Origin` has the start time, and callers compare it before they act. NVML
+reports pids of the host; in another PID namespace they are other processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATE, START_TIME = 0, 19
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One process."""
+    """The identity of one process."""
 
     pid: int
     started: int
@@ -58,7 +58,7 @@ class Origin:
 
 
 def user_name(uid: int) -> str:
-    """A user's name on this machine, or the number; takes as long as the system's tables do."""
+    """A user's name on this machine, or the number; a directory service may make it slow."""
     try:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):
@@ -68,9 +68,9 @@ def user_name(uid: int) -> str:
 def origin_of(
     pid: int, proc: Path = PROC, name_of: Callable[[int], str] = user_name
 ) -> Origin | None:
-    """What the kernel says of a process; None if there is none, or it is dead.
+    """The origin of a process; None if it does not exist, or is dead.
 
-    `name_of` says what a user is called.
+    `name_of` returns the name of a user.
     """
     folder = proc / str(pid)
     try:

@@ -1,6 +1,6 @@
-"""What is done about who uses a GPU in a way that moiety does not provide for, and who is idle.
+"""Acts on processes that use a GPU outside of moiety's rules, and reports idle tenants.
 
-It owns the ladders (warn, event, grace, kill), exemptions, and who costs others how much time.
+It owns the ladders (warn, event, grace, kill), exemptions, and the interference of each tenant.
 Pure, like the arbiter: facts and the time in, actions out. It never looks at a process itself, and
 ends none.
 """

@@ -1,9 +1,9 @@
-"""Offences go up their ladders: what is due now, for whom.
+"""Takes each offence up its ladder, and returns the actions that are due.
 
     seen twice -> warn -> event -> (grace) -> kill;  unseen for a minute -> over, and forgotten
 
-An offence that pauses does not begin anew, so nobody escapes by behaving for a moment; and nobody
-is ended for what it did before: at each step the offence has just been seen again.
+An offence that pauses does not begin anew, so a process does not escape by a short pause. And no
+process is ended for a past offence: at each step the offence has just been seen again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT: Final = 0
 
 
 class ActionKind(StrEnum):
-    """What the agent is to do."""
+    """The kinds of actions for the agent."""
 
     WARN = "warn"
     EVENT = "event"
@@ -38,7 +38,7 @@ class ActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do; with `dry_run` only to be said."""
+    """One action; with `dry_run` it is only reported."""
 
     deed: ActionKind
     offence: Offence
@@ -46,7 +46,7 @@ class Action:
     text: str
     """What is wrong, as a sentence without its subject; with SPARE: why the process lives."""
     threat: str = ""
-    """The next step, as a sentence; empty: nothing worse."""
+    """The kill that follows, as a sentence; empty: none follows."""
     dry_run: bool = False
 
 
@@ -91,7 +91,7 @@ class Escalation:
         self._cases: dict[Key, _Case] = {}
 
     def step(self, now_s: float, gpus: Iterable[int], uses: Iterable[Use]) -> list[Action]:
-        """Take in what was seen on these GPUs; what is known of others stays as it is."""
+        """Take in the uses on these GPUs; offences on other GPUs stay as they are."""
         looked = frozenset(gpus)
         seen: set[Key] = set()
         for use in uses:
@@ -111,7 +111,7 @@ class Escalation:
         return out
 
     def left(self, pid: int, started: int) -> list[Action]:
-        """A process is gone: nothing is held against whoever gets its number."""
+        """Forget a process that ended; a later process with its pid starts without offences."""
         out = []
         for key in [key for key in self._cases if key[:2] == (pid, started)]:
             case = self._cases.pop(key)
@@ -120,9 +120,10 @@ class Escalation:
         return out
 
     def change(self, policy: Policy) -> None:
-        """Decide otherwise from now on; whose ladder changed begins at its foot.
+        """Use another policy; an offence whose ladder changed begins at its first step.
 
-        So does everybody after a dry run: who was never told is not to be ended at once.
+        After a dry run all offences begin there: a process that was never warned is not ended at
+        once.
         """
         for case in self._cases.values():
             changed = policy.ladder(case.offence) != self.policy.ladder(case.offence)
@@ -131,7 +132,7 @@ class Escalation:
         self.policy = policy
 
     def cases(self) -> list[CaseView]:
-        """What goes on, oldest first."""
+        """The present offences, oldest first."""
         views = []
         for case in sorted(self._cases.values(), key=lambda each: each.since_s):
             if case.sightings < SIGHTINGS:
@@ -199,7 +200,7 @@ class Escalation:
         return ""
 
     def _threat(self, case: _Case, now_s: float) -> str:
-        """That it is going to be ended, if it is."""
+        """A sentence with the time of the process' end; empty if it will not be ended."""
         rungs = self.policy.ladder(case.offence).rungs
         if not rungs or rungs[-1].step is not EscalationStep.KILL or self.spares(case.use.who):
             return ""

@@ -1,7 +1,7 @@
-"""Who costs others how much time: by work that cannot be interrupted, or beside the turns.
+"""The time that a tenant costs others: by work that cannot be interrupted, or beside the turns.
 
-A drain of a few milliseconds is part of every hand-off. What is longer kept somebody waiting who
-would have had the GPU: each such moment counts once for everybody who waited for that GPU in it.
+A drain of a few milliseconds is part of every hand-off. A longer one keeps other tenants waiting:
+each moment of it counts once for every tenant that waited for that GPU.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Span = tuple[int, int, float, float]
 
 
 class StayRing:
-    """The last stays, in memory that is there from the start: it never becomes more."""
+    """The last stays, in memory of fixed size."""
 
     def __init__(self, most: int = KEPT) -> None:
         self._most = most
@@ -74,13 +74,13 @@ class StayRing:
         self._seen = 0
 
     def append(self, stay: Stay) -> None:
-        """One more, that ended no earlier than the last one."""
+        """Add a stay that ended no earlier than the last one."""
         at = self._seen % self._most
         self._tenants[at], self._gpus[at], self._begins[at], self._ends[at] = span(stay)
         self._seen += 1
 
     def since(self, since_s: float) -> Iterator[Span]:
-        """Those that ended later than that, the last one first."""
+        """The stays that ended after `since_s`, the last one first."""
         for number in range(self._seen - 1, max(0, self._seen - self._most) - 1, -1):
             at = number % self._most
             if self._ends[at] <= since_s:
@@ -89,7 +89,7 @@ class StayRing:
 
 
 class Interference:
-    """The stays of the last minute that can have kept somebody waiting."""
+    """The late and the waiting stays of the last minute."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
@@ -97,7 +97,7 @@ class Interference:
         self._waits = StayRing()
 
     def ended(self, stay: Stay) -> None:
-        """A stay is over."""
+        """Take in a stay that is over."""
         if late := lateness(stay):
             self._late.append(late)
         elif stay.state in WAITS and stay.end_s > stay.begin_s:
@@ -106,9 +106,9 @@ class Interference:
     def costs(
         self, now_s: float, going_on: Iterable[Stay], of: Container[int] | None = None
     ) -> dict[int, InterferenceCost]:
-        """By tenant, of whoever cost anybody anything; `going_on` are stays that last up to now.
+        """The costs by tenant, of tenants that cost others time.
 
-        `of`: about whom to find it out, such as those who are still there; None: all.
+        `going_on` are stays that last up to now. `of`: only these tenants' costs; None: all.
         """
         since_s = now_s - self._window_s
         own: dict[int, list[Span]] = {}
@@ -138,7 +138,7 @@ class Interference:
 
 @dataclass(slots=True)
 class _Bill:
-    """What one tenant cost, as it is added up."""
+    """Adds up the cost of one tenant."""
 
     waited_s: float = 0.0
     victims: set[int] = field(default_factory=set)
@@ -157,7 +157,7 @@ class _Bill:
 
 
 def span(stay: Stay) -> Span:
-    """What of a stay is kept."""
+    """A stay in the form in which it is kept."""
     gpus = 0
     for gpu in stay.gpus:
         gpus |= 1 << min(gpu, GPUS_MAX - 1)
@@ -165,9 +165,9 @@ def span(stay: Stay) -> Span:
 
 
 def lateness(stay: Stay) -> Stay | None:
-    """The part of a stay in which a tenant had a GPU that it was to give back; None: there is none.
+    """The part of a stay in which a tenant kept a GPU after a revoke; None: there is none.
 
-    One that cannot be drained has its lease again meanwhile, and still is what the others wait for.
+    A tenant that cannot be drained has its lease again meanwhile, and others still wait for it.
     """
     ordinary_s = ORDINARY_S if stay.state in LATE else 0.0
     begin_s = stay.begin_s + ordinary_s
@@ -177,7 +177,7 @@ def lateness(stay: Stay) -> Stay | None:
 
 
 def joined(stays: Iterable[Span]) -> list[Span]:
-    """One tenant's late stays, those that follow each other as one: it drained, and was stopped."""
+    """One tenant's late stays; stays that follow each other, as drain and stop do, are one."""
     found: list[Span] = []
     for tenant, gpus, begin_s, end_s in sorted(stays, key=lambda each: each[2]):
         last = found[-1] if found else None
@@ -189,10 +189,11 @@ def joined(stays: Iterable[Span]) -> list[Span]:
 
 
 def both(lates: Iterable[Span], waits: Iterable[Span]) -> Iterator[tuple[Span, Span, float]]:
-    """Each pair that was at the same time, and for how long.
+    """Each pair of a late and a waiting stay that overlap, and the overlap in seconds.
 
-    One walk through time, with what goes on at each moment: thousands of stays a minute, each of
-    which overlaps a few, are compared with those few. The loop on which this runs serves others.
+    It walks through time once and compares each stay only with the stays of that moment: there are
+    thousands of stays a minute, and each overlaps a few. It runs on the agent's event loop, so it
+    has to be quick.
     """
     now_late: list[Span] = []
     now_waits: list[Span] = []
@@ -208,13 +209,13 @@ def both(lates: Iterable[Span], waits: Iterable[Span]) -> Iterator[tuple[Span, S
 
 
 class NotifyOnce:
-    """Whom to name, once each: at the threshold, and again only after half of it was undercut."""
+    """Reports each tenant once at the threshold, and again only after it fell below half of it."""
 
     def __init__(self) -> None:
         self._named: set[int] = set()
 
     def due(self, amounts: dict[int, float], threshold: float) -> list[int]:
-        """Those who are to be named now."""
+        """The tenants to report now."""
         if threshold <= 0:
             return []
         self._named = {who for who in self._named if amounts.get(who, 0.0) >= threshold / 2}

@@ -1,4 +1,4 @@
-"""What is done about each kind of offence, and who is let off."""
+"""The steps against each kind of offence, and the exemptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moiety.model.units import parse_duration
 
 
 class Offence(StrEnum):
-    """What can be wrong with how a process uses a GPU."""
+    """The ways in which a process can misuse a GPU."""
 
     UNREGISTERED = "unregistered"
     """The process uses a GPU without moiety, so it gets no turns and its memory cannot leave."""
@@ -24,7 +24,7 @@ class Offence(StrEnum):
 
 
 class EscalationStep(StrEnum):
-    """What is done, in this order."""
+    """The steps against an offence, mildest first."""
 
     WARN = "warn"
     """A line in the agent's log, and on stderr of the program if it shares GPUs."""
@@ -64,7 +64,7 @@ class Ladder:
 
     @property
     def kills(self) -> bool:
-        """Whether somebody can be ended by it."""
+        """Whether a step of it ends the process."""
         return any(rung.step is EscalationStep.KILL for rung in self.rungs)
 
 
@@ -127,7 +127,7 @@ USUAL: Final = "command:nvidia-*,command:nv-*,command:dcgm*,command:Xorg,command
 
 @dataclass(frozen=True, slots=True)
 class Exemption:
-    """Who or what is let off: `pattern` as in a shell."""
+    """Processes or GPUs that are exempt: `pattern` as in a shell."""
 
     kind: str
     pattern: str
@@ -136,7 +136,7 @@ class Exemption:
         return f"{self.kind}:{self.pattern}"
 
     def covers(self, who: Who, gpu: int) -> bool:
-        """Whether this process on this GPU is let off by it."""
+        """Whether it exempts this process on this GPU."""
         values: Mapping[str, Iterable[str]] = {
             "user": (who.user, str(who.uid)),
             "command": (who.command,),
@@ -154,7 +154,7 @@ def parse_exemptions(text: str) -> tuple[Exemption, ...]:
         kind, colon, pattern = word.partition(":")
         if not colon or kind not in KINDS or not pattern:
             raise ValueError(
-                f"{word!r} names nobody; write {', '.join(f'{kind}:NAME' for kind in KINDS)}"
+                f"{word!r} is no exemption; write {', '.join(f'{kind}:NAME' for kind in KINDS)}"
             )
         found.append(Exemption(kind, pattern))
     return tuple(found)
@@ -165,7 +165,7 @@ DEFAULT: Final = Ladder()
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All of it. Times in seconds."""
+    """All settings of the enforcement. Times in seconds."""
 
     every_s: float = 5.0
     """Seconds between two looks; 0: never."""
@@ -174,7 +174,7 @@ class Policy:
     lease: Ladder = DEFAULT
     exempt: tuple[Exemption, ...] = field(default_factory=lambda: parse_exemptions(USUAL))
     dry_run: bool = False
-    """Only say what would be done."""
+    """True: only report the actions."""
     slack_bytes: int | None = None
     """Bytes that NVML may count beyond limit and context; None: two more contexts."""
     idle_s: float = 600.0
@@ -191,5 +191,5 @@ class Policy:
         }[offence]
 
     def lets_off(self, who: Who, gpu: int) -> Exemption | None:
-        """By what this process is let off on this GPU; None: it is not."""
+        """The exemption of this process on this GPU; None: it has none."""
         return next((each for each in self.exempt if each.covers(who, gpu)), None)

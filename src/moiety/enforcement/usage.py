@@ -1,4 +1,4 @@
-"""What was seen of one process on one GPU, and what is wrong with it."""
+"""The use of one GPU by one process at one look, and its offences."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Use:
 
 
 def offences(use: Use) -> Iterator[tuple[Offence, str]]:
-    """What is wrong, each with a sentence that goes on from the process' name."""
+    """The offences, each with a sentence that goes on from the process' name."""
     if use.tenant is None:
         yield Offence.UNREGISTERED, f"uses GPU {use.gpu} without moiety ({use.figures})"
         return
