@@ -1,4 +1,4 @@
-"""How quantities are written for people; `moiety.model.units` reads them back."""
+"""Writes quantities for people; `moiety.model.units` reads them back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def format_bytes(count: int) -> str:
     size = abs(count)
     sign = "-" if count < 0 else ""
     for unit, factor in BINARY_UNITS:
-        if size >= factor - factor / 1024 * 0.005:  # else two decimals would say 1024 of the next
+        if size >= factor - factor / 1024 * 0.005:  # else it would print as 1024 KiB
             return f"{sign}{_trim(size / factor)} {unit}"
     return f"{sign}{size} B"
 
@@ -46,7 +46,7 @@ def _trim(value: float) -> str:
 
 
 def plain(text: str) -> str:
-    """A text of somebody else's that can be put on a terminal: without what would control that."""
+    """An untrusted text that is safe on a terminal: without control characters."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -1,4 +1,4 @@
-"""Which programs hold GPUs together or not at all, as their users say it."""
+"""Gangs that users name: programs that hold GPUs together or not at all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A gang by its name; it begins once `size` processes are in it (0: with whoever there is).
+    """A gang by its name; it begins once `size` processes are in it (0: with any number).
 
-    Raises InvalidGang for a name that is none and a size that no gang has.
+    Raises InvalidGang for an invalid name or size.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Gang:
             )
 
     def check_beside(self, size: int, members: int) -> None:
-        """Raise InvalidGang unless one more may join; the gang is known with `size` (0: without).
+        """Raise InvalidGang unless one more may join; the gang's known size is `size` (0: none).
 
         `members` processes are in it already.
         """

@@ -1,7 +1,7 @@
-"""What a workload asks of a GPU: how much of its time, how much of its memory, and how urgently.
+"""The share of a GPU that a workload asks for: time, memory, priority and latency class.
 
-This is the one place that says which shares make sense. Whether one can be promised beside those
-of others depends on the node and is decided by the arbiter.
+This is the one place that decides which shares make sense. Whether a share can be promised beside
+other shares depends on the node; the arbiter decides it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from moiety.model.errors import (
 from moiety.model.format import format_bytes, format_duration, format_fraction
 
 QUANTUM_MIN_S: Final = 0.001
-"""a shorter turn would be over before the messages about it were read"""
+"""A shorter turn would be over before the messages about it were read."""
 QUANTUM_MAX_S: Final = 3600.0
 
 
 class Priority(IntEnum):
-    """A class: whoever is in a higher one goes before whoever is in a lower one."""
+    """A priority: a workload of a higher one goes before workloads of lower ones."""
 
     LOW = 0
     NORMAL = 1
@@ -43,33 +43,33 @@ class Mode(StrEnum):
     """How memory leaves a GPU for another tenant's turn."""
 
     SWAP = "swap"
-    """in chunks that moiety moves at once, before the other one's turn"""
+    """Moiety moves chunks together, before the other tenant's turn."""
     MANAGED = "managed"
-    """in pages that the driver moves one by one, when they are touched in that turn"""
+    """The driver moves single pages when the other tenant touches them in its turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a workload asks of a GPU. Raises an InvalidValue if it makes no sense in itself."""
+    """What a workload asks of a GPU. Raises an InvalidValue if the values contradict."""
 
     gpu: float | None = None
-    """the part of the GPU's time that it is guaranteed; None: as much as others who ask nothing"""
+    """The guaranteed part of the GPU's time; None: an equal part of the rest."""
     gpu_limit: float = 1.0
-    """the largest part that it may have, also when nobody else wants any"""
+    """The largest part of the GPU's time, also when no other workload wants any."""
     memory_bytes: int = 0
-    """what stays on the GPU while others run"""
+    """Bytes that stay on the GPU while others run."""
     memory_limit_bytes: int | None = None
-    """the most that it may allocate; None: what the GPU has"""
+    """The most bytes that it may allocate; None: all memory of the GPU."""
     priority: Priority = Priority.NORMAL
     latency: bool = False
-    """it goes first at once, before all priorities"""
+    """True: it goes first at once, before all priorities."""
     quantum_s: float | None = None
-    """how long its turns are; None: as the agent makes them"""
+    """The length of its turns in seconds; None: the agent's quantum."""
     mode: Mode = Mode.SWAP
-    """how its memory leaves; of what is allocated from now on"""
+    """How its memory leaves the GPU; it holds for memory allocated from now on."""
 
     def __post_init__(self) -> None:
-        # They are made from what anybody sends: out of range they would count against others.
+        # Any client can send the values: values out of range would count against others.
         for part in (self.gpu, self.gpu_limit):
             if part is not None and not 0 < part <= 1:
                 raise InvalidFraction(f"{part:g}")
@@ -88,7 +88,7 @@ class Share:
 
     @property
     def is_timed(self) -> bool:
-        """Whether it can be held only by taking turns, however much memory there is."""
+        """Whether only turns can keep it, however much memory there is."""
         return self.gpu is not None or self.gpu_limit < 1
 
     @property
@@ -97,7 +97,7 @@ class Share:
         return self.priority + len(Priority) * self.latency
 
     def among(self, count: int) -> Share:
-        """The part of each of `count` processes that share it; a memory limit holds for each."""
+        """The share of each of `count` processes that share this one; each has the memory limit."""
         if count <= 1:
             return self
         return dataclasses.replace(
@@ -109,7 +109,7 @@ class Share:
 
     @property
     def of_time(self) -> str:
-        """What was asked of the GPU's time, for a table: `30 %`, `30 %, <= 50 %`, or `-`."""
+        """Request and limit of the GPU's time, for a table: `30 %`, `30 %, <= 50 %`, or `-`."""
         found = [format_fraction(round(self.gpu, 2))] if self.gpu is not None else []
         if self.gpu_limit < 1:
             found.append(f"<= {format_fraction(round(self.gpu_limit, 2))}")
@@ -134,11 +134,11 @@ class Share:
 
 
 NOTHING_ASKED = Share()
-"""an equal part, whatever the others ask for"""
+"""An equal part, without a guarantee."""
 
 
 def check_quantum(quantum_s: float) -> float:
-    """The length of a turn, if there can be such turns. Raises InvalidDuration."""
+    """The length of a turn, if it is allowed. Raises InvalidDuration."""
     if not QUANTUM_MIN_S <= quantum_s <= QUANTUM_MAX_S:
         least, most = format_duration(QUANTUM_MIN_S), format_duration(QUANTUM_MAX_S)
         problem = f"is no length of a turn: those last {least} to {most}"
@@ -147,7 +147,7 @@ def check_quantum(quantum_s: float) -> float:
 
 
 def parse_priority(text: str) -> Priority:
-    """A class by its name. Raises InvalidPriority."""
+    """A priority by its name. Raises InvalidPriority."""
     try:
         return Priority[text.strip().upper()]
     except KeyError:

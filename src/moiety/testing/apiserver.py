@@ -5,8 +5,8 @@
         async with Client(server.access) as client:
             ...
 
-Objects are kept as they come, with UIDs, resource versions and conflicts. There is no validation,
-no defaulting and nobody who acts on what is written: the real one is for that.
+Objects are kept as they are sent, with UIDs, resource versions and conflicts. There is no
+validation, no defaulting and no controller: tests of these need the real server.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
-        """by path"""
+        """Objects by path."""
         self.asked: list[tuple[str, str]] = []
-        """method and path, in order"""
+        """Method and path of each request, in order."""
         self.fail: Callable[[str, str], int] = lambda *_: 0
-        """a status that is answered instead, 0: none"""
+        """The error status of a method and path; 0: none."""
         self._version = 100
         self._history: list[tuple[int, str, str, Object]] = []
         self._forgotten = 0
-        """versions up to here cannot be resumed from"""
+        """A watch cannot resume from versions up to this one."""
         self.changes = Changes()
         self._server: asyncio.Server | None = None
         self._port = 0
@@ -48,7 +48,7 @@ class ApiServer:
 
     @property
     def access(self) -> Access:
-        """How a client comes here."""
+        """The access of a client to this server."""
         return Access(f"http://127.0.0.1:{self._port}")
 
     async def __aenter__(self) -> Self:
@@ -64,12 +64,12 @@ class ApiServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen, on the port of before if there was one: after an outage, say."""
+        """Listen; on the same port as before after a `stop`, as after an outage."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Hang up on everybody; what is kept stays."""
+        """Close all connections; the objects stay."""
         if self._server:
             self._server.close()
         for writer in list(self._writers):
@@ -79,26 +79,26 @@ class ApiServer:
         await asyncio.sleep(0)
 
     def put(self, resource: Resource, body: Object, namespace: str | None = None) -> Object:
-        """Have an object be as this says, whatever it was."""
+        """Create or replace an object."""
         path = resource.path(body["metadata"]["name"], namespace)
         if namespace:
             body["metadata"]["namespace"] = namespace
         return self._write(path, body)
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
-        """One of them."""
+        """One object; None if it does not exist."""
         return self.objects.get(resource.path(name, namespace))
 
     def all(self, resource: Resource, namespace: str | None = None) -> list[Object]:
-        """All of them."""
+        """All objects of a resource, of one namespace if it is given."""
         return [each for _, each in self._below(resource.path("", namespace))]
 
     def remove(self, resource: Resource, name: str, namespace: str | None = None) -> None:
-        """Have it gone."""
+        """Remove an object."""
         self._drop(resource.path(name, namespace))
 
     def forget(self) -> None:
-        """Whoever watches has to list again."""
+        """Forget the history: each client that watches has to list again."""
         self._forgotten = self._version
         self._history.clear()
         for writer in list(self._writers):
@@ -130,7 +130,7 @@ class ApiServer:
         self.changes.tell()
 
     def _below(self, path: str) -> list[tuple[str, Object]]:
-        """Those of a list's path; of all namespaces, if it names none."""
+        """The objects below a list's path; of all namespaces, if it names none."""
         head, _, plural = path.rpartition("/")
         found = []
         for key, each in sorted(self.objects.items()):
@@ -167,7 +167,7 @@ class ApiServer:
         body: Any,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """One answer; False if nothing more is said here."""
+        """Answer one request; False if the connection ends with it."""
         url = urlsplit(target)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         self.asked.append((method, url.path))
@@ -218,7 +218,7 @@ class ApiServer:
         return 200, self._write(path, body)
 
     def _is_list(self, path: str) -> bool:
-        """Whether a path is of a kind, and not of one object that is not there."""
+        """Whether a path names a list, and not one object."""
         parts = path.strip("/").split("/")
         rest = parts[2:] if parts[:1] == ["api"] else parts[3:]
         if rest[:1] == ["namespaces"] and len(rest) > 2:

@@ -15,7 +15,7 @@ class FakeDevices:
     used: dict[int, int] = field(default_factory=dict)
     processes: dict[int, dict[int, int]] = field(default_factory=dict)
     busy: dict[int, float] = field(default_factory=dict)
-    """by pid, on all of its GPUs"""
+    """The busy part by pid, on all of its GPUs."""
     driver_version: str = "550.00.00"
     closed: bool = False
 
@@ -34,22 +34,22 @@ class FakeDevices:
         return list(self.devices)
 
     def usage(self, index: int) -> Usage:
-        """What was set."""
+        """The usage that was set."""
         processes = self.processes.get(index, {})
         used = self.used.get(index, sum(processes.values()))
         return Usage(used_bytes=used, utilisation=None, processes=dict(processes))
 
     def users(self, index: int, since_us: int) -> list[GpuProcess]:
-        """What was set."""
+        """The processes that were set."""
         del since_us
         processes = self.processes.get(index, {})
         return [GpuProcess(pid, used, self.busy.get(pid, 0.0)) for pid, used in processes.items()]
 
     def next_error(self, timeout_s: float) -> tuple[int, int] | None:
-        """Nothing ever happens."""
+        """None: these GPUs have no errors."""
         del timeout_s
         return None
 
     def close(self) -> None:
-        """Remember that nobody asks any more."""
+        """Set `closed`."""
         self.closed = True

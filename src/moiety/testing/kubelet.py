@@ -24,19 +24,19 @@ DEADLINE_S: Final = 120.0
 
 
 class Kubelet:
-    """The kubelet's folder, and what a test has it ask."""
+    """The kubelet's folder, and the requests that a test lets it send."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.endpoint = Path()
         self.plugins: dict[str, Any] = {}
-        """who registered as device plugin: the request, by resource"""
+        """The requests of registered device plugins, by resource."""
         self.pods: list[Any] = []
-        """what the podresources socket tells"""
+        """The pods that the podresources socket lists."""
         self._servers: list[rpc.Server] = []
 
     async def start(self) -> None:
-        """Serve what a kubelet serves, with its folder of plugins emptied, as when it starts."""
+        """Serve a kubelet's sockets, and empty its folder of plugins, as a kubelet that starts."""
         plugins = self.folder / FOLDER
         plugins.mkdir(parents=True, exist_ok=True)
         for path in plugins.iterdir():
@@ -51,35 +51,35 @@ class Kubelet:
             await server.start()
 
     async def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         for server in self._servers:
             await server.stop()
         self._servers.clear()
 
     async def register(self, request: Any) -> Any:
-        """A device plugin is there."""
+        """Register a device plugin."""
         self.plugins[request.resource_name] = request
         return plugin_pb.Empty()
 
     async def list(self, request: Any) -> Any:
-        """Which pod has what."""
+        """List the devices of pods."""
         del request
         return pods_pb.ListPodResourcesResponse(pod_resources=self.pods)
 
     async def get(self, request: Any) -> Any:
-        """Never asked for."""
+        """Refused: moiety never calls it."""
         raise rpc.CallRefused(f"{request} is not played")
 
     get_allocatable_resources = get
 
     def has(self, pod: str, container: str, resource: str, ids: Sequence[str]) -> None:
-        """Have the podresources socket tell that a container has these units."""
+        """Let the podresources socket report that a container has these units."""
         devices = pods_pb.ContainerDevices(resource_name=resource, device_ids=ids)
         inner = pods_pb.ContainerResources(name=container, devices=[devices])
         self.pods.append(pods_pb.PodResources(name=pod, namespace="team", containers=[inner]))
 
     async def ask_plugin(self, resource: str, method: str, request: Any) -> Any:
-        """One question to a device plugin; raises AioRpcError."""
+        """Send one request to a device plugin; raises AioRpcError."""
         endpoint = self.folder / FOLDER / self.plugins[resource].endpoint
         async with rpc.connected(endpoint) as channel:
             return await rpc.call(channel, PLUGIN, method, request, DEADLINE_S)
@@ -94,7 +94,7 @@ class Kubelet:
     async def prefer(
         self, resource: str, available: Sequence[str], size: int, must: Sequence[str] = ()
     ) -> Sequence[str]:
-        """Which of the units the plugin would take."""
+        """The units that the plugin prefers."""
         one = plugin_pb.ContainerPreferredAllocationRequest(
             available_deviceIDs=available, must_include_deviceIDs=must, allocation_size=size
         )
@@ -104,7 +104,7 @@ class Kubelet:
         return found
 
     async def units(self, resource: str) -> AsyncIterator[dict[str, str]]:
-        """The health of all units by name, whenever the plugin tells."""
+        """The health of all units by name, at each report of the plugin."""
         endpoint = self.folder / FOLDER / self.plugins[resource].endpoint
         async with rpc.connected(endpoint) as channel:
             async for told in rpc.listen(channel, PLUGIN, "ListAndWatch", plugin_pb.Empty()):
@@ -112,13 +112,13 @@ class Kubelet:
 
     @property
     def registry(self) -> Path:
-        """Where drivers put the sockets by which they are found."""
+        """The folder for the registration sockets of drivers."""
         return self.folder / "plugins_registry"
 
     async def find_driver(self, problem: Callable[[], str] = str) -> Any:
-        """Find the DRA driver, as the kubelet's plugin watcher does; returns what it says.
+        """Find the DRA driver, as the kubelet's plugin watcher does; returns its answer.
 
-        `problem` says why none can come any more.
+        `problem` returns why no driver can appear any more; empty: one still can.
         """
         until_s = time.monotonic() + DEADLINE_S
         while True:
@@ -131,7 +131,7 @@ class Kubelet:
                         told = registration_pb.RegistrationStatus(plugin_registered=True)
                         await rpc.call(channel, REGISTRATION, "NotifyRegistrationStatus", told, 10)
                     return found
-                except AioRpcError:  # a socket of somebody who was killed
+                except AioRpcError:  # the socket of a killed process
                     continue
             assert not problem(), problem()
             assert time.monotonic() < until_s, f"no driver came to {self.registry}"
@@ -152,7 +152,7 @@ class Kubelet:
         return dict(done.claims)
 
     async def health(self) -> AsyncIterator[dict[str, Any]]:
-        """What the driver says of its devices, by name, whenever it says so."""
+        """The health of the driver's devices by name, at each report."""
         async with rpc.connected(self.endpoint) as channel:
             asked = health_pb.NodeWatchResourcesRequest()
             async for told in rpc.listen(channel, HEALTH, "NodeWatchResources", asked):

@@ -1,4 +1,4 @@
-"""What stands in the rows of the screen: bars, cells, and the orders they can be in."""
+"""The rows of the screen: bars, cells, and the orders of rows."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ AMOUNTS: Final = frozenset(
     ("RECEIVED", "ALLOCATED", "RESIDENT", "EVICTED", "MOVED/S", "HAND-OFFS", "WAITED")
 )
 FREE: Final = 0
-"""the tenant of what is free: their numbers begin at 1"""
+"""The number for free cells: numbers of tenants begin at 1."""
 ORDERS: Final = ("tenant", "resident", "moved", "hand-offs", "waited", "received")
 
 
 def bar(gpu: GpuRow, rows: Iterable[ProcessRow], width: int) -> list[tuple[int, int]]:
-    """A GPU's shared memory as (tenant, cells), in order of tenants, what is free last.
+    """A GPU's shared memory as (tenant, cells), in order of tenants, free memory last.
 
-    The cells add up to `width`; whoever has a byte there has a cell, while there are enough.
+    The cells add up to `width`; each tenant with resident bytes has a cell, while there are enough.
     """
     there = {
         row.tenant: row.resident_bytes
@@ -57,12 +57,12 @@ def bar(gpu: GpuRow, rows: Iterable[ProcessRow], width: int) -> list[tuple[int, 
 
 
 def plain_bar(cells: Sequence[tuple[int, int]]) -> str:
-    """The bar without colours: each cell says whose it is, by the last digit."""
+    """The bar without colours: each cell is the last digit of its tenant's number."""
     return "".join(("." if tenant == FREE else str(tenant % 10)) * size for tenant, size in cells)
 
 
 def gpu_words(gpu: GpuRow) -> str:
-    """What stands behind a GPU's bar."""
+    """The text behind a GPU's bar."""
     busy = "" if gpu.utilisation is None else f", {gpu.utilisation:.0%} busy"
     waiting = f", {len(gpu.waiting)} waiting" if gpu.waiting else ""
     resident, capacity = format_bytes(gpu.resident_bytes), format_bytes(gpu.capacity_bytes)
@@ -70,7 +70,7 @@ def gpu_words(gpu: GpuRow) -> str:
 
 
 def cells(row: ProcessRow, rates: Rates) -> tuple[str, ...]:
-    """One tenant on one GPU, as `TITLES` says."""
+    """The cells of one tenant on one GPU, in the order of `TITLES`."""
     rate = rates.of(row)
     return (
         str(row.tenant),
@@ -91,7 +91,7 @@ def cells(row: ProcessRow, rates: Rates) -> tuple[str, ...]:
 
 
 def why(row: ProcessRow) -> str:
-    """What it waits for, and since when; or why it cannot leave."""
+    """What the tenant waits for, and since when; or why its memory cannot leave."""
     reason = row.reason
     if row.pinned:
         reason = f"{reason}; " * bool(reason) + f"cannot leave the GPU ({row.pinned})"
@@ -101,13 +101,13 @@ def why(row: ProcessRow) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time that changes every second: no more digits than can be read."""
+    """A time that changes every second, with few enough digits to be read."""
     rounded = round(seconds, 3 if seconds < 1 else 1)
     return format_duration(rounded) if rounded else "0 s"
 
 
 def ordered(rows: Iterable[ProcessRow], order: str, rates: Rates) -> list[ProcessRow]:
-    """By tenant, or whoever has most of something first."""
+    """The rows by tenant, or with the largest value of `order` first."""
     keys: dict[str, Callable[[ProcessRow], Any]] = {
         "tenant": lambda row: row.tenant,
         "received": lambda row: -row.received,

@@ -1,4 +1,4 @@
-"""One look at the agent, and what two of them tell together."""
+"""One look at the agent, and the rates between two looks."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from moiety.model.errors import MoietyError, NoAgent
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the agent said; without a `status` it said nothing, for the reason in `problem`."""
+    """The agent's answer; without a `status` it did not answer, and `problem` is the reason."""
 
     at_s: float
     status: protocol.NodeStatus | None = None
     rows: list[ProcessRow] = field(default_factory=list)
     problem: str = ""
     error: MoietyError | None = None
-    """the same, as it was raised"""
+    """The problem as the error that was raised."""
 
 
 def look(directory: Directory, clock: Callable[[], float] = time.monotonic) -> Look:
-    """Ask the agent; never raises what a MoietyError can say."""
+    """Ask the agent; returns a MoietyError in the look instead of raising it."""
     try:
         with Call(directory) as call:
             status = call.ask(protocol.Status(), protocol.NodeStatus)
@@ -42,14 +42,14 @@ class Rates:
     """Bytes per second that each process moved between the last two looks."""
 
     def __init__(self) -> None:
-        """Nothing was seen yet."""
+        """Begin without a look."""
         self._at_s = 0.0
         self._moved: dict[tuple[int, int], int] = {}
         self.by_process: dict[tuple[int, int], float] = {}
-        """by tenant and process id; only of those seen twice"""
+        """Rates by tenant and pid, of processes in both of the last two looks."""
 
     def take(self, now: Look) -> None:
-        """Compare with the look before."""
+        """Compare with the previous look."""
         moved = {(row.tenant, row.pid): row.evicted_bytes + row.restored_bytes for row in now.rows}
         passed_s = now.at_s - self._at_s
         if passed_s > 0:
@@ -61,5 +61,5 @@ class Rates:
         self._at_s, self._moved = now.at_s, moved
 
     def of(self, row: ProcessRow) -> float | None:
-        """Of one row; None if it was not seen before."""
+        """The rate of one row; None if it was not in the previous look."""
         return self.by_process.get((row.tenant, row.pid))

@@ -20,8 +20,8 @@ USES: Final = {
     "telling": "messages",
     "growing": "messages",
 }
-"""what a GPU's time is spent on, by the kind of span; the first that applies counts, and a holder
-that waits for more memory does not count as one that holds"""
+"""The use of a GPU's time by the kind of span. The first use of `ORDER` that applies counts; a
+holder that waits for more memory does not count as holding."""
 ORDER: Final = ("held", "drain", "move", "messages")
 
 
@@ -34,28 +34,28 @@ class GpuTime:
     drain_s: float = 0.0
     move_s: float = 0.0
     messages_s: float = 0.0
-    """somebody waits, nobody holds, drains or moves, and the GPU stands still until a process has
-    read what it was told"""
+    """A tenant waits while none holds, drains or moves: the GPU is idle until a process has read
+    its message."""
     idle_s: float = 0.0
     out_bytes: int = 0
     in_bytes: int = 0
     moving_s: float = 0.0
-    """while bytes were on their way, whoever held meanwhile"""
+    """Time with bytes on their way, also while a tenant held."""
 
     @property
     def handing_off_s(self) -> float:
-        """Nobody held it, and somebody wanted to."""
+        """Time in which no tenant held the GPU although one waited for it."""
         return self.drain_s + self.move_s + self.messages_s
 
 
 @dataclass(slots=True)
 class Wait:
-    """How long one tenant waited, and while whom."""
+    """How long one tenant waited, and which tenants held the GPU meanwhile."""
 
     tenant: int
     waited_s: float = 0.0
     behind: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-    """seconds by the tenant that held meanwhile"""
+    """Seconds of waiting, by the tenant that held meanwhile."""
 
 
 def gpu_times(recording: Recording) -> dict[int, GpuTime]:
@@ -97,7 +97,7 @@ def _sweep(time: GpuTime, spans: Iterable[Span], begin_s: float, end_s: float) -
 
 
 def waits(recording: Recording) -> list[Wait]:
-    """Everybody who waited, the longest first."""
+    """The tenants that waited, the longest wait first."""
     begin_s, end_s = recording.begin_s, recording.end_s
     found: dict[int, Wait] = {}
     holding: dict[int, list[Span]] = defaultdict(list)
@@ -122,7 +122,7 @@ def _attribute(
     end_s: float,
     found: dict[int, Wait],
 ) -> None:
-    """Who held while each waited; both in one pass in order of time."""
+    """Add to each wait the tenants that held meanwhile; one pass in order of time."""
     waiting.sort(key=lambda s: s.begin_s)
     alive: list[Span] = []
     following = iter(holding)
@@ -141,7 +141,7 @@ def _attribute(
 
 
 def sentences(recording: Recording) -> list[str]:
-    """One line a GPU, one about who waited, one about what moved."""
+    """One line for each GPU, one about the longest wait, one about moved bytes."""
     times = gpu_times(recording)
     lines = [_gpu_line(gpu, time) for gpu, time in times.items()]
     lines.append(_wait_line(recording))
@@ -172,7 +172,7 @@ def _duration(seconds: float) -> str:
 def _wait_line(recording: Recording) -> str:
     longest = next((w for w in waits(recording) if w.waited_s > 0), None)
     if longest is None:
-        return "nobody waited"
+        return "no program waited"
     line = f"waited most: {recording.label(longest.tenant)}, {_duration(longest.waited_s)}"
     if longest.behind:
         other, both_s = max(longest.behind.items(), key=lambda item: (item[1], -item[0]))

@@ -55,7 +55,7 @@ def test_it_is_said_in_three_lines() -> None:
 def test_nothing_is_said_as_nothing() -> None:
     assert sentences(recording(begin_s=10.0)) == [
         "GPU 0: nothing has happened yet",
-        "nobody waited",
+        "no program waited",
         "nothing was moved",
     ]
 
