@@ -1,5 +1,5 @@
 """The commands: one module each, imported when it is asked for.
 
-It owns how things are said to a human or, with `-o json`, to a program. It decides nothing:
-checks of a program before it starts are here, everything about GPUs is the agent's.
+It owns the output for people and, with `-o json`, for programs. It decides nothing: checks of a
+program before it starts are here, everything about GPUs is the agent's.
 """

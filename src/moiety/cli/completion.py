@@ -1,4 +1,4 @@
-"""`moiety completion`: what a shell needs to complete command lines, and what it then asks for."""
+"""`moiety completion`: prints the code for a shell, and answers its requests for completions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 VARIABLE: Final = "_MOIETY_COMPLETE"
 PATIENCE_S: Final = 1.0
 PLAIN: Final = re.compile(r"[\w.+-]+")
-"""names that no shell takes apart"""
+"""Names that shells do not split."""
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -72,7 +72,7 @@ def commands(ctx: click.Context, param: click.Parameter, word: str) -> list[Comp
 
 
 def tenants(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
-    """Completes programs that share the GPUs now: their numbers, and names that only one has."""
+    """Completes programs that share the GPUs now: their numbers, and unique names."""
     from moiety.agent.control import protocol
     from moiety.agent.control.client import Call
     from moiety.agent.system.paths import find
@@ -98,7 +98,7 @@ def tenants(ctx: click.Context, param: click.Parameter, word: str) -> list[Compl
 
 
 def programs(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
-    """Completes what can be run: names of the search path, or files."""
+    """Completes programs: names of the search path, or files."""
     del ctx, param
     if "/" in word or not word:
         return [CompletionItem(word, type="file")]

@@ -110,19 +110,19 @@ def spec(
 
 
 def _must_be_ours(file: Path) -> None:
-    """Raise FileExists for a file that is there and was not written by us."""
+    """Raise FileExists for a file that moiety has not written."""
     try:
         if json.loads(file.read_text()).get("kind") == cdi.KIND:
             return
     except (FileNotFoundError, NotADirectoryError):
-        return  # _must_be_writable says of a folder that is none what is wrong
+        return  # _must_be_writable reports a path that is no folder
     except (OSError, ValueError, AttributeError):
         pass
     raise errors.FileExists(str(file), "another name: this file is not one that moiety wrote")
 
 
 def _must_be_writable(file: Path) -> None:
-    """Raise FileNotWritable before a share is made of which no container could know."""
+    """Raise FileNotWritable before a share is made without its specification."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=file.parent):
@@ -225,7 +225,7 @@ def check_image(rootfs: str, program: str | None, output: str) -> None:
 @container.command(hidden=True)
 @click.argument("name")
 def hook(name: str) -> None:
-    """What a runtime runs before a container with the share NAME starts (OCI: createRuntime)."""
+    """Check a container with the share NAME before it starts (OCI hook: createRuntime)."""
     check_bundle(sys.stdin)
     with call(find()) as agent:
         rows = agent.ask(protocol.Containers(), protocol.ContainerRows).rows

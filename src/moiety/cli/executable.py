@@ -13,7 +13,7 @@ from moiety.devices.elf import Elf, read_elf
 from moiety.model import errors
 
 SCRIPTS_MAX: Final = 5
-"""interpreters of interpreters that the kernel follows"""
+"""The most interpreters of interpreters that the kernel follows."""
 CAPABILITY: Final = "security.capability"
 
 
@@ -24,7 +24,7 @@ class Program:
     name: str
     path: str
     interpreter: str | None = None
-    """what really runs, if the program is a script"""
+    """The interpreter, if the program is a script."""
 
 
 def find(name: str) -> str:
@@ -65,7 +65,7 @@ def check(name: str) -> Program:
             break
         following = script_interpreter(current)
         if following is None:
-            break  # no ELF, no script: the kernel will say what it thinks of it
+            break  # no ELF, no script: the kernel reports the error
         if not os.path.isfile(following):
             raise errors.ProgramNotFound(f"{following} (the interpreter of {name})")
         current = following
@@ -101,7 +101,7 @@ def refuse_unfit(name: str, path: str, elf: Elf) -> None:
 
 
 def script_interpreter(path: str) -> str | None:
-    """What runs a script: the program after `#!`, or the one that `env` there would start."""
+    """The interpreter of a script: the program after `#!`, or the program that `env` starts."""
     try:
         with open(path, "rb") as file:
             line = file.readline(256)
@@ -123,7 +123,7 @@ def _read(name: str, path: str) -> Elf | None:
     try:
         return read_elf(path)
     except PermissionError:
-        return Elf(64, os.uname().machine, "unreadable")  # may run, may not be looked into
+        return Elf(64, os.uname().machine, "unreadable")  # executable, but not readable
     except OSError:
         raise errors.ProgramNotExecutable(name, "it cannot be read") from None
 

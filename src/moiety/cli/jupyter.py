@@ -22,9 +22,9 @@ NAME: Final = "moiety"
 KERNEL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 LAUNCHER: Final = ("-m", "ipykernel_launcher", "-f", "{connection_file}")
 PATIENCE_S: Final = 60.0
-"""with a Python that is asked what it has"""
+"""How long to wait for a Python that is asked for its modules."""
 SAY: Final = ("--say", "always")
-"""a kernel has no terminal, but shows in the cell what is written to its stderr"""
+"""A kernel has no terminal, but shows its stderr in the cell."""
 
 
 @click.group()
@@ -96,7 +96,7 @@ def install(
 
 
 def user_folder() -> Path:
-    """Where Jupyter keeps what is one user's: $JUPYTER_DATA_DIR, else XDG's place for data."""
+    """Jupyter's folder for a user's data: $JUPYTER_DATA_DIR, else below XDG's data folder."""
     if named := os.environ.get("JUPYTER_DATA_DIR"):
         return Path(named)
     return files.user_folder("XDG_DATA_HOME") / "jupyter"
@@ -132,7 +132,7 @@ def _read(kernel: str) -> dict[str, Any]:
 
 
 def _check_options(options: tuple[str, ...]) -> None:
-    """Raise what `moiety run` would, now and not in the log of a server."""
+    """Raise the errors of `moiety run` now, and not later in the log of a server."""
     from moiety.cli.run import run
     from moiety.cli.setting_options import settled
     from moiety.config.table import RunSettings
@@ -161,5 +161,5 @@ def _require_ipykernel(python: str) -> None:
 
 
 def _moiety() -> list[str]:
-    """How a server starts this very moiety, whatever its PATH is."""
+    """The command with which a server starts this moiety, independent of its PATH."""
     return [sys.executable, "-m", "moiety"]

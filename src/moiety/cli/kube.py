@@ -1,4 +1,4 @@
-"""`moiety kube`: what runs in a cluster of Kubernetes."""
+"""`moiety kube`: the programs that run in a cluster of Kubernetes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def kube() -> None:
 def node(**given: Any) -> None:
     """Serve this node: claims (DRA), units (device plugin), and the health of the GPUs.
 
-    It needs an agent on the same machine, and the rights of root. SIGTERM ends it; what pods have
-    stays theirs.
+    It needs an agent on the same machine, and the rights of root. SIGTERM ends it; pods keep their
+    shares.
     """
     must_have(NEEDED)
     from moiety.kube.device_accounting import ServiceMode
@@ -38,11 +38,11 @@ def node(**given: Any) -> None:
 
 
 def must_have(modules: tuple[str, ...]) -> None:
-    """Raise ClusterRefusal if what Kubernetes needs beyond moiety itself is not installed."""
+    """Raise ClusterRefusal if a package that only Kubernetes needs is not installed."""
     for name in modules:
         try:
             found = importlib.util.find_spec(name)
-        except ModuleNotFoundError:  # what it is in is not there either
+        except ModuleNotFoundError:  # its parent package is missing, too
             found = None
         if found is None:
             raise ClusterRefusal(

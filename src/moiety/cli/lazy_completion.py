@@ -25,7 +25,7 @@ def completed(name: str) -> Complete:
 
 
 def completed_as(setting: Setting) -> Complete:
-    """Completes the value of a setting, if it is one of few."""
+    """Completes the value of a setting, if it has a list of words."""
 
     def complete(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
         from moiety.cli.completion import of_setting

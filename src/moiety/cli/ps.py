@@ -67,13 +67,13 @@ WIDE: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "COST": _cost,
     "UNKNOWN": _unknown,
 }
-"""with -o wide these stand before the reason"""
+"""Columns that -o wide adds before the reason."""
 CONTAINED: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "CONTAINER": lambda row: row.container or "-",
 }
-"""where any program runs in a container"""
+"""Columns that are added if a program runs in a container."""
 LESS: Final = ("HAND-OFFS", "LIMIT", "EVICTED", "WAITED", "RECEIVED", "KEPT", "RESIDUE", "USER")
-"""what a narrow terminal does without, first first"""
+"""Columns that a narrow terminal leaves out, in this order."""
 IDLE: Final = (
     "TENANT",
     "PID",
@@ -87,7 +87,7 @@ IDLE: Final = (
     "RESIDUE",
     "KEPT",
 )
-"""with --idle these, longest first"""
+"""The columns of --idle, whose rows are sorted by the longest time."""
 
 
 @click.command()

@@ -27,20 +27,20 @@ from moiety.model.format import format_bytes
 
 NONE = "none"
 QUANTUM = "--quantum"
-"""of a program, or with --agent of all that have none of their own"""
+"""The quantum of a program; with --agent, of all programs without their own quantum."""
 
 _OF_AGENT = [flag for flag in FLAGS if flag.of_arbiter and flag.flag != QUANTUM]
 
 
 class OrNone(click.ParamType[Any]):
-    """A value, or the word that takes it away."""
+    """A value, or the word that removes it."""
 
     def __init__(self, inner: click.ParamType[Any]) -> None:
         self.inner = inner
         self.name = inner.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """NONE itself, or what the other type makes of it."""
+        """NONE itself, or the value that the inner type reads."""
         return value if value == NONE else self.inner.convert(value, param, ctx)
 
 
@@ -142,7 +142,7 @@ _FIELDS = {
     "mode": "mode",
     "quantum_s": "quantum_s",
 }
-"""of a share, by option"""
+"""The fields of a share, by option."""
 _NOTHING: dict[str, Any] = {
     "gpu": None,
     "gpu_limit": 1.0,

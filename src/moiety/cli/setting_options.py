@@ -1,4 +1,4 @@
-"""Options of commands that are settings: from the table, and with what else says what they are."""
+"""Options of commands that are settings, made from the table of settings."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def setting_options(section: type) -> Callable[[Callable[..., Any]], Callable[..
 def settled(
     section: type[S], given: Mapping[str, str | bool | None], config: Config | None = None
 ) -> S:
-    """What holds in a section, as an object of its class; what was typed counts for most.
+    """The values of a section, as an object of its class; typed options count for most.
 
-    Raises BadConfigFile, BadSetting, and what the parser of a setting raises for what was typed.
+    Raises BadConfigFile, BadSetting, and errors of a setting's parser for a typed value.
     """
     config = config or load()
     typed = {

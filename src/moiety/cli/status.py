@@ -25,7 +25,7 @@ TITLES = (
     "WAITING",
 )
 LESS = ("USED", "TOTAL", "BUSY")
-"""what a narrow terminal does without"""
+"""Columns that a narrow terminal leaves out, in this order."""
 
 
 @click.command()

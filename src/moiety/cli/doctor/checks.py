@@ -1,4 +1,4 @@
-"""What `moiety doctor` looks at: one function for each thing, each returns what it found."""
+"""The checks of `moiety doctor`: one function for each subject, which returns its findings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ print(version.value if code == 0 else -code)
 
 
 def product() -> Iterator[Finding]:
-    """Ourselves and the Python we run in."""
+    """The versions of moiety and of its Python."""
     python = platform.python_version()
     yield Finding("moiety", "ok", f"version {__version__}, Python {python}, {platform.machine()}")
 
@@ -98,14 +98,14 @@ def driver() -> Iterator[Finding]:
 
 
 def cuda(version: int) -> str:
-    """As people say what cuDriverGetVersion counts."""
+    """The usual form of the number that cuDriverGetVersion returns."""
     return f"CUDA {version // 1000}.{version % 1000 // 10}"
 
 
 def _driver_version(path: Path) -> tuple[int, str]:
-    """As the driver counts it, 0 if it does not, and in words.
+    """The driver's version as a number, 0 if there is none, and in words.
 
-    In a process of its own: a broken driver must not take the doctor along.
+    It is read in another process: a broken driver must not end the doctor.
     """
     command = [sys.executable, "-c", DRIVER_VERSION, str(path)]
     try:
@@ -151,7 +151,7 @@ def agent() -> Iterator[Finding]:
 
 
 def programs() -> Iterator[Finding]:
-    """What the running ones do that moiety does not know."""
+    """Calls of running programs that moiety does not know, or that pin their memory."""
     try:
         with talk(find()) as call:
             rows = call.ask(protocol.Ps(), protocol.Processes).rows

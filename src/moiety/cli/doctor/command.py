@@ -28,7 +28,7 @@ def doctor(file: str | None, force: bool, output: str) -> None:
     if file is not None:
         _bundle(file, found, force=force)
     if file == "-":
-        pass  # the archive is what stdout has, and the findings are in it
+        pass  # stdout has the archive, and the archive has the findings
     elif output == "json":
         emit_json(found)
     else:
@@ -52,12 +52,12 @@ def _bundle(file: str, found: list[Finding], *, force: bool) -> None:
 
 
 def line(finding: Finding, width: int) -> str:
-    """A finding in one line, and what to do about it in a second."""
+    """A finding in one line, and its advice in a second line."""
     mark = f"{finding.level:4}"
     if colour_wanted():
         mark = click.style(mark, fg=COLOURS[finding.level])
     blank = " " * (width + 8)
-    # Folded where the mark has no colour yet, which would count as letters.
+    # Fold before the mark is coloured: codes of colours would count as letters.
     text = fold(f"{finding.level:4}  {finding.about.ljust(width)}  {finding.text}", width + 8)
     text = mark + text[len(f"{finding.level:4}") :]
     if finding.level != "ok" and finding.hint:

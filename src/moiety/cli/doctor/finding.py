@@ -1,4 +1,4 @@
-"""What `moiety doctor` says of one thing that it looked at."""
+"""One finding of `moiety doctor`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at. `level` is ok, warn or bad; `hint` says what to do."""
+    """The result of one check. `level` is ok, warn or bad; `hint` says what to do."""
 
     about: str
     level: str

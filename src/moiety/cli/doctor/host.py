@@ -1,4 +1,4 @@
-"""What `moiety doctor` finds out about the machine: its limits, and containers on and around it."""
+"""The findings of `moiety doctor` about the machine: its limits, and its containers."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ROOT: Final = Path("/")
 LITTLE_LOCKED: Final = 1 << 30
 MAPS_LEAST: Final = 65530
 NO_LIMIT: Final = 1 << 60
-"""version 1 of control groups writes a number near 2**63 for none"""
+"""Version 1 of control groups writes a number near 2**63 for no limit."""
 RUNTIMES: Final = ("docker", "podman", "containerd", "crio", "nerdctl")
 TOOLS: Final = ("nvidia-ctk", "nvidia-container-cli", "nvidia-container-runtime")
 
 
 def host_memory(root: Path = ROOT) -> Iterator[Finding]:
-    """Where evicted data goes."""
+    """The host memory for evicted data."""
     arena = int(available_bytes() * ARENA_SHARE)
     yield Finding("host memory", "ok", f"{format_bytes(arena)} can take evicted data")
     yield from _cgroup_limit(root)
@@ -47,7 +47,7 @@ def host_memory(root: Path = ROOT) -> Iterator[Finding]:
 
 
 def _cgroup_limit(root: Path) -> Iterator[Finding]:
-    """The least that a control group around us may take; the agent's arena counts there."""
+    """The lowest memory limit of a control group around this process; it holds for the arena."""
     limit = least_limit(root)
     if limit is None:
         yield Finding("memory limit", "ok", "none for this control group")
@@ -65,7 +65,7 @@ def _cgroup_limit(root: Path) -> Iterator[Finding]:
 
 
 def least_limit(root: Path = ROOT) -> int | None:
-    """Bytes that the control groups of this process, of either version, may take; None: any."""
+    """The lowest memory limit of this process' control groups, of both versions; None: none."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -89,7 +89,7 @@ def least_limit(root: Path = ROOT) -> int | None:
 
 
 def locked_memory(root: Path = ROOT) -> Iterator[Finding]:
-    """What a process may pin: ours, and the agent's, whose limits are its own."""
+    """The limits of locked memory of this process and of the agent."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     yield _locked(None if soft == resource.RLIM_INFINITY else soft, os.geteuid())
     try:
@@ -116,7 +116,7 @@ def _locked(limit: int | None, uid: int) -> Finding:
 
 
 def locked_limit(root: Path, pid: int) -> int | None:
-    """RLIMIT_MEMLOCK of another process; None: unlimited, or not to be read."""
+    """RLIMIT_MEMLOCK of another process; None: unlimited, or not readable."""
     try:
         lines = (root / f"proc/{pid}/limits").read_text().splitlines()
     except OSError:
@@ -127,7 +127,7 @@ def locked_limit(root: Path, pid: int) -> int | None:
 
 
 def container(root: Path = ROOT) -> Iterator[Finding]:
-    """Whether we are in one."""
+    """Whether this process runs in a container."""
     about = "container"
     try:
         placed = parse((root / "proc/self/cgroup").read_text())

@@ -1,4 +1,4 @@
-"""The doctor's conversations with agents: one that does not answer is asked once."""
+"""The doctor's connections to agents: an agent that does not answer is asked only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _silent: dict[Path, AgentSilent] = {}
 
 @contextmanager
 def talk(directory: Directory) -> Iterator[Call]:
-    """A conversation; raises what Call does, AgentSilent at once if it was so before."""
+    """A connection; raises as `Call`, and AgentSilent at once if the agent was silent before."""
     if error := _silent.get(directory.path):
         raise error
     try:

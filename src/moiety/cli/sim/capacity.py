@@ -1,4 +1,4 @@
-"""`moiety sim capacity`: what it answers, and the search for a trace that is a folder."""
+"""`moiety sim capacity`: its output, and the search for a trace that is a folder."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Tried(Protocol):
 
     @property
     def nodes(self) -> int:
-        """Of the cluster."""
+        """The nodes of the cluster."""
         ...
 
     @property
     def gpus(self) -> float:
-        """Of all its nodes."""
+        """The GPUs of all nodes."""
         ...
 
 
 def search(folder: str | None, wait_minutes: float, lenient: bool, output: str) -> None:
-    """Show each size that is tried, and the smallest that will do."""
+    """Show each size that is tried, and the smallest sufficient size."""
     from moiety.sim.capacity_nodes import needed_nodes
     from moiety.sim.replay import ReplaySettings
     from moiety.sim.tables import open_trace
@@ -90,7 +90,7 @@ def emit_sizes(found: Tried | None, tried: Sequence[Tried]) -> None:
 
 
 def emit_splits(names: Sequence[str], outcomes: Sequence[GangOutcome]) -> None:
-    """Each replay with the pools that it had."""
+    """Each replay with its pools."""
     import msgspec
 
     pairs = zip(names, outcomes, strict=True)

@@ -11,7 +11,7 @@ import click
 
 @contextmanager
 def bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error if that is a terminal; call what it yields with each step."""
+    """A bar on standard error if that is a terminal; call the yielded function with each step."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return

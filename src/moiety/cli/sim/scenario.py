@@ -1,4 +1,4 @@
-"""`moiety sim scenario`: what the queues of small clusters lead to."""
+"""`moiety sim scenario`: the decisions for queues of small clusters."""
 
 from __future__ import annotations
 
