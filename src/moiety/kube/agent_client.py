@@ -1,7 +1,7 @@
-"""The agent of this node, for code that must not wait: asked in a thread, found again when it ends.
+"""The agent of this node, for asynchronous code: a thread sends the requests, and reconnects.
 
-It owns one conversation. Questions follow one another; when the agent was killed and is coming
-back, a question waits for the next one.
+It owns one connection. Requests follow one another; while a killed agent starts again, a request
+waits for the new agent.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ AGAIN_S: Final = 0.1
 
 
 class AgentClient:
-    """One conversation with the agent, in a thread of its own."""
+    """One connection to the agent, in its own thread."""
 
     def __init__(
         self, find: Callable[[], Directory], *, patience_s: float = 15.0, timeout_s: float = 10.0
     ) -> None:
-        """`patience_s`: how long a question waits for an agent that is not there."""
+        """`patience_s`: how long a request waits for an agent that does not run."""
         self._find = find
         self._patience_s = patience_s
         self._timeout_s = timeout_s
@@ -36,22 +36,22 @@ class AgentClient:
         self._closed = False
 
     async def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A:
-        """What the agent answers; raises what it raised, or NoAgent after a while."""
+        """The agent's answer; raises the agent's error, or NoAgent after `patience_s`."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._ask, request, answer)
 
     async def ask_status(self) -> protocol.NodeStatus:
-        """How agent and GPUs are; raises as `ask`."""
+        """The state of agent and GPUs; raises as `ask`."""
         return await self.ask(protocol.Status(), protocol.NodeStatus)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._thread, self._hang_up)
         self._thread.shutdown(wait=False)
 
     def abandon(self) -> None:
-        """Leave in the middle of a question: who waits for its answer waits no more."""
+        """Close the connection during a request: its caller stops waiting."""
         self._closed = True
         call = self._call
         if call is not None:
@@ -71,7 +71,7 @@ class AgentClient:
                     raise
                 time.sleep(AGAIN_S)
             except errors.AgentSilent:
-                self._hang_up()  # its answer may come later, and would be taken for another's
+                self._hang_up()  # a late answer would count for the next request
                 raise
 
     def _hang_up(self) -> None:

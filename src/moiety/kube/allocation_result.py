@@ -1,7 +1,7 @@
-"""What a claim got: of which GPUs, how much, under which conditions. Pure.
+"""The allocation of a claim: its GPUs, their parts, and the conditions. Pure.
 
-A claim names requests; the scheduler found a device for each, and wrote down how much of it the
-claim consumes. Each request is a share of its own, of all devices that were found for it.
+A claim names requests; the scheduler chose devices for each, and wrote how much of them the claim
+consumes. Each request is a share of its own, of all devices that were chosen for it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Unprepared(MoietyError):
 
 @dataclass(frozen=True, slots=True)
 class AllocatedDevice:
-    """One device that was found for a request."""
+    """One device that was chosen for a request."""
 
     request: str
-    """with the name of the alternative that was taken, if there were several: gpu/small"""
+    """The request, with the name of the chosen alternative if there were several: gpu/small."""
     pool: str
     device: str
     share_id: str
@@ -43,10 +43,10 @@ class AllocatedDevice:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedRequest:
-    """What one request got."""
+    """The allocation of one request."""
 
     request: str
-    """without the alternative: what containers name"""
+    """The request without the alternative, as containers name it."""
     pieces: tuple[AllocatedDevice, ...]
     share: Share
 
@@ -60,7 +60,7 @@ class Consumer:
 
 
 def granted(claim: Object, node: str) -> list[AllocatedRequest]:
-    """What each request of ours got here; raises Unprepared."""
+    """The allocation of each of moiety's requests on this node; raises Unprepared."""
     name = f"claim {claim['metadata'].get('namespace', '')}/{claim['metadata']['name']}"
     allocation = (claim.get("status") or {}).get("allocation")
     if not allocation:
@@ -99,7 +99,7 @@ def consumers(claim: Object) -> list[Consumer]:
 
 
 def whole_claims(pod: Object, claim: str) -> list[str]:
-    """The containers of a pod that use a claim without saying which request of it."""
+    """The containers of a pod that use a claim without naming one of its requests."""
     spec = pod.get("spec") or {}
     statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or []
     made = {each["name"]: each.get("resourceClaimName") for each in statuses}
@@ -130,7 +130,7 @@ def _piece(result: Mapping[str, Any]) -> AllocatedDevice:
 
 
 def _config(entries: Sequence[Mapping[str, Any]], requests: set[str]) -> Share:
-    """What the parameters say: a claim's count for more than a class', the last for most."""
+    """The share of the parameters: a claim's override a class', later ones override earlier."""
     order = {"FromClass": 0, "FromClaim": 1}
     found = NOTHING_ASKED
     for entry in sorted(entries, key=lambda each: order.get(each.get("source", ""), 1)):

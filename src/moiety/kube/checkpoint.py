@@ -1,7 +1,7 @@
 """The shares that pods of this node have, in a file that outlives the process.
 
-One file. It is written whole, flushed to the disk and renamed, before anything is done by it: what
-is in it may not have been done yet, and what was done is in it.
+The file is written whole, flushed to the disk and renamed before a share is made: a share in the
+file may not exist yet, but every existing share is in the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Slot(msgspec.Struct, frozen=True):
     """gpu-0"""
     uuid: str
     percent: float
-    """of its time; what is not promised is none"""
+    """Percent of its time that is guaranteed; 0: none."""
     memory_bytes: int = 0
     request: str = ""
     share_id: str = ""
@@ -37,25 +37,25 @@ class Assignment(msgspec.Struct, frozen=True):
     """One share that a pod, or a container of one, has."""
 
     name: str
-    """of the share, and of its CDI device"""
+    """The name of the share, and of its CDI device."""
     kind: str
-    """claim or units"""
+    """`claim` or `units`."""
     key: str
-    """a claim's UID; of units, the resource"""
+    """The claim's UID; for units, the resource."""
     slots: list[Slot]
     share: Share
     request: str = ""
     units: list[str] = []
-    """the devices' ids, as the kubelet knows them"""
+    """The ids of the units, as the kubelet knows them."""
     namespace: str = ""
     claim: str = ""
     pods: list[str] = []
-    """UIDs"""
+    """UIDs of the pods."""
     labels: dict[str, str] = {}
     at_s: float = 0.0
-    """since 1970"""
+    """When it was given, in seconds since 1970."""
     asked: dict[str, str] = {}
-    """resizes that were answered, by the UID of the pod that asked for them"""
+    """Answered resizes, by the UID of the pod that asked for them."""
 
 
 class _Document(msgspec.Struct, rename={"assignments": "given"}):
@@ -75,14 +75,14 @@ class CheckpointUnreadable(MoietyError):
 
 
 class AssignmentStore:
-    """The file, and what is in it by the shares' names."""
+    """The file, and its assignments by the shares' names."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there. Raises CheckpointUnreadable, FileNotWritable."""
+        """Read the file, if it exists. Raises CheckpointUnreadable, FileNotWritable."""
         self.path = path
         self.assignments: dict[str, Assignment] = {}
         self.rebooted = False
-        """the machine was restarted since it was written"""
+        """True if the machine was restarted since the file was written."""
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             text = path.read_bytes()
@@ -126,7 +126,7 @@ class AssignmentStore:
 
 
 def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file so that after any end it is there whole, or as it was; raises OSError."""
+    """Write a file so that after a crash it is either new or unchanged; raises OSError."""
     partial = path.with_name(f".{path.name}.new")
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(fd, "wb") as file:
@@ -142,7 +142,7 @@ def write_durably(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def boot_id() -> str:
-    """Which run of the machine this is."""
+    """The id of the machine's present boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,13 +1,13 @@
-"""The API server: read, write and watch objects, which are what JSON makes of them.
+"""The API server: reads, writes and watches objects, which are decoded JSON.
 
     async with Client(access.find()) as client:
         claim = await client.get(CLAIMS, "train", "team")
         async for event in client.watch(PODS, field_selector="spec.nodeName=a"):
             ...
 
-What fails for a moment (no connection, 429, 5xx) is tried again for `patience_s`. A write that may
-have been done is not done twice: only what says that nothing was done (429, 503 with a hint,
-a connection that was never made) is written again.
+Requests that fail for a moment (no connection, 429, 5xx) are tried again for `patience_s`. A write
+that may have been done is not repeated: it is only written again after an answer that says that
+nothing was done (429, 503 with a hint), or if no connection was made.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 5.0
 PAGE: Final = 500
 WATCH_S: Final = 300
-"""after which the server ends a watch, and it is begun again where it was"""
+"""The server ends a watch after this time, and the client resumes it."""
 AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 NOTHING_DONE: Final = frozenset({429, 503})
 GONE: Final = 410
@@ -47,7 +47,7 @@ class Resource:
     """A kind of object, as its addresses name it."""
 
     group: str
-    """empty: the core's"""
+    """The API group; empty: the core group."""
     version: str
     plural: str
     kind: str
@@ -55,11 +55,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As objects say it."""
+        """The `apiVersion` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, name: str = "", namespace: str | None = None, sub: str = "") -> str:
-        """Where one of them, or all, are."""
+        """The path of one object, or of the list of all."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -76,7 +76,7 @@ CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass
 
 
 class ApiError(ClusterRefusal):
-    """The server said no, or nothing (status 0)."""
+    """The server refused, or did not answer (status 0)."""
 
     def __init__(self, status: int, reason: str, message: str, where: str) -> None:
         super().__init__(f"{where}: {message}" if message else f"{where}: {reason or status}")
@@ -86,26 +86,26 @@ class ApiError(ClusterRefusal):
 
     @property
     def is_missing(self) -> bool:
-        """There is no such object."""
+        """Whether the object does not exist."""
         return self.status == 404
 
     @property
     def is_conflict(self) -> bool:
-        """It was changed meanwhile, or is there already."""
+        """Whether the object was changed meanwhile, or exists already."""
         return self.status == 409
 
     @property
     def is_away(self) -> bool:
-        """The server did not decide: it cannot be reached, or is not able to."""
+        """Whether the server did not decide: it is unreachable, or it failed."""
         return self.status == 0 or self.status >= 500
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """What became of an object."""
+    """A change of an object."""
 
     kind: str
-    """ADDED, MODIFIED, DELETED; SYNCED, without an object, after all that there are"""
+    """ADDED, MODIFIED, DELETED; SYNCED, without an object, after all present objects."""
     object: Object
 
 
@@ -139,7 +139,7 @@ class ApiClient:
     ) -> tuple[list[Object], str]:
         """All objects that are selected (`field_selector`, `label_selector`), and the version.
 
-        Objects in a list do not say their kind; these do, as if each had been asked for.
+        A server's list omits the kind of its objects; these objects have it.
         """
         found: list[Object] = []
         query = _query(selectors) | {"limit": str(PAGE)}
@@ -157,13 +157,13 @@ class ApiClient:
     async def create(
         self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None
     ) -> Object:
-        """Make one; raises ApiError (`is_conflict`: it is there already)."""
+        """Create an object; raises ApiError (`is_conflict`: it exists already)."""
         return await self._ask("POST", resource.path("", namespace), body=_whole(resource, body))
 
     async def update(
         self, resource: Resource, body: Mapping[str, Any], namespace: str | None = None
     ) -> Object:
-        """Write one as it is to be; raises ApiError (`is_conflict`: it was changed meanwhile)."""
+        """Replace an object; raises ApiError (`is_conflict`: it was changed meanwhile)."""
         path = resource.path(body["metadata"]["name"], namespace)
         return await self._ask("PUT", path, body=_whole(resource, body))
 
@@ -177,7 +177,7 @@ class ApiClient:
         form: str = "merge-patch+json",
         sub: str = "",
     ) -> Object:
-        """Change a part of one; `form` is merge-patch+json, json-patch+json or the like."""
+        """Change a part of an object; `form` is merge-patch+json, json-patch+json or the like."""
         path = resource.path(name, namespace, sub)
         return await self._ask("PATCH", path, body=body, form=form)
 
@@ -191,7 +191,7 @@ class ApiClient:
         force: bool = False,
         sub: str = "",
     ) -> Object:
-        """Have the server bring one to what is said here (server-side apply); may be repeated."""
+        """Apply an object on the server (server-side apply); may be repeated."""
         path = resource.path(body["metadata"]["name"], namespace, sub)
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         text = _whole(resource, body)
@@ -200,7 +200,7 @@ class ApiClient:
     async def delete(
         self, resource: Resource, name: str, namespace: str | None = None, *, uid: str = ""
     ) -> None:
-        """Remove one, and only the one of this UID; it is no error if it is not there."""
+        """Delete an object, with `uid` only if it has this UID; a missing one is no error."""
         body = {"preconditions": {"uid": uid}} if uid else None
         try:
             await self._ask("DELETE", resource.path(name, namespace), body=body)
@@ -211,10 +211,10 @@ class ApiClient:
     async def watch(
         self, resource: Resource, namespace: str | None = None, **selectors: str
     ) -> AsyncIterator[WatchEvent]:
-        """Every object there is, then what becomes of them; goes on over outages, for ever.
+        """Every present object, then all changes; goes on after outages, for ever.
 
-        After an outage that was too long to be resumed, all are told again (as MODIFIED), and
-        those that went meanwhile as DELETED. Raises ApiError where the server says that we may not.
+        After an outage that is too long to resume, it yields all objects again as MODIFIED, and
+        objects that were removed meanwhile as DELETED. Raises ApiError if the server forbids it.
         """
         known: dict[str, Object] = {}
         version = ""
@@ -291,7 +291,7 @@ class ApiClient:
         form: str = "json",
         query: Mapping[str, str] | None = None,
     ) -> Object:
-        """One question, tried again for a while; raises ApiError."""
+        """Send one request, and try it again for `patience_s`; raises ApiError."""
         until_s = time.monotonic() + self.patience_s
         pause_s = FIRST_PAUSE_S
         data = None if body is None else msgspec.json.encode(body)
@@ -311,7 +311,7 @@ class ApiClient:
                     )
                     with contextlib.suppress(ValueError):
                         wait_s = max(wait_s, float(response.headers.get("Retry-After", "0")))
-            except aiohttp.ClientConnectorError as error:  # nothing of it left this machine
+            except aiohttp.ClientConnectorError as error:  # nothing was sent
                 no = ApiError(0, "", str(error), f"{method} {path}")
                 may_again = True
             except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
@@ -325,7 +325,7 @@ class ApiClient:
 
 
 def _news(known: dict[str, Object], found: list[Object]) -> Iterator[WatchEvent]:
-    """What a list says beside what was known, which it is from here on."""
+    """The changes from `known` to a new list; updates `known`."""
     now = {_key(each): each for each in found}
     for key in known.keys() - now.keys():
         yield WatchEvent("DELETED", known.pop(key))

@@ -1,7 +1,7 @@
-"""Which GPUs a cluster has, as far as a pod's request can be impossible. Pure.
+"""The GPUs of a cluster, by which a pod's request can be impossible. Pure.
 
-From the ResourceSlices of all nodes: each model's name, and how much memory can be shared out of
-it. Where nothing is known yet, nothing is said to be impossible.
+The ResourceSlices of all nodes give each model's name and its shared memory. While no GPU is known,
+no request is impossible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LETTERS: Final = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True, order=True)
 class GpuKind:
-    """GPUs that are alike."""
+    """GPUs of one model and size."""
 
     memory_bytes: int
     model: str
@@ -34,11 +34,11 @@ class Fleet:
     kinds: frozenset[GpuKind] = frozenset()
 
     def sizes(self, gpu_request: GpuRequest) -> list[int]:
-        """How much memory the GPUs that fit a request have, the smallest first."""
+        """The memory sizes of the GPUs that fit a request, the smallest first."""
         return sorted({each.memory_bytes for each in self.kinds if fits(gpu_request, each.model)})
 
     def check(self, gpu_request: GpuRequest) -> None:
-        """Raises RequestRefused for what no GPU of the cluster can give."""
+        """Raises RequestRefused for a request that no GPU of the cluster can satisfy."""
         if not self.kinds:
             if gpu_request.memory_part is not None:
                 raise RequestRefused(
@@ -69,7 +69,7 @@ class Fleet:
 
 
 def of(slices: Iterable[dict[str, Any]]) -> Fleet:
-    """What ResourceSlices say; those of other drivers, and what is not understood, do not count."""
+    """The GPUs of ResourceSlices, without slices of other drivers and unknown content."""
     kinds = set()
     for each in slices:
         spec = each.get("spec") or {}
@@ -91,10 +91,10 @@ def fits(gpu_request: GpuRequest, model: str) -> bool:
 
 
 def plain(model: str) -> str:
-    """A model's name without what people write differently: case, spaces, dashes."""
+    """A model's name without case, spaces and dashes, which people write differently."""
     return _LETTERS.sub("", model.lower())
 
 
 def models(gpu_request: GpuRequest, fleet: Fleet) -> list[str]:
-    """The product names that a request accepts, as the nodes say them."""
+    """The product names that a request accepts, in the nodes' form."""
     return sorted({each.model for each in fleet.kinds if fits(gpu_request, each.model)})

@@ -1,7 +1,7 @@
-"""The device plugin of a node: units of GPUs for clusters, or pods, that know no claims.
+"""The device plugin of a node: units of GPUs, for clusters or pods without claims.
 
-A kubelet tells when units are given, never when they are free again. It is their being given once
-more that says so, or that no pod has them any more (`take_back_unused`).
+A kubelet tells when it gives units to a container, never when they are free again. Units are free
+if the kubelet gives them again, or if no pod has them any more (`take_back_unused`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOLDER: Final = "device-plugins"
 KUBELET: Final = "kubelet.sock"
 TIMEOUT_S: Final = 10.0
 UNUSED_S: Final = 60.0
-"""for so long units may be given and with no pod: it is only being started"""
+"""How long given units may have no pod, because it is still starting."""
 
 
 class DevicePlugin:
@@ -46,7 +46,7 @@ class DevicePlugin:
         shares: ShareManager,
         log: Any,
     ) -> None:
-        """`others` come before it where a GPU could be of both; `count`: units of a GPU."""
+        """`others` take a GPU that fits both; `count` is the number of units of a GPU."""
         self.named = named
         self.count = count
         self.shares = shares
@@ -65,22 +65,22 @@ class DevicePlugin:
 
     @property
     def gpus(self) -> list[NodeGpu]:
-        """Those whose units these are."""
+        """The GPUs whose units this resource has."""
         found = units.divide(self._others, self.shares.inventory.gpus.values())
         return found.get(self.named.resource, [])
 
     def tell(self) -> None:
-        """Something about the units is not as it was."""
+        """Wake all watchers, because the units have changed."""
         for waiting in self._told:
             waiting.set()
 
     async def get_device_plugin_options(self, request: Any) -> Any:
-        """What we do beside the necessary."""
+        """The optional calls that this plugin supports."""
         del request
         return plugin_pb.DevicePluginOptions(get_preferred_allocation_available=True)
 
     async def list_and_watch(self, request: Any) -> AsyncIterator[Any]:
-        """All units, at once and whenever one is not as it was."""
+        """All units, at once and after each change."""
         del request
         changed = asyncio.Event()
         self._told.add(changed)
@@ -109,7 +109,7 @@ class DevicePlugin:
         return plugin_pb.PreferredAllocationResponse(container_responses=answers)
 
     async def allocate(self, request: Any) -> Any:
-        """Make the share of each container; a no fails the pod, with the sentence in its status."""
+        """Make the share of each container; a refusal fails the pod, whose status says why."""
         async with self._lock:
             try:
                 assignments = [
@@ -138,12 +138,12 @@ class DevicePlugin:
         )
 
     async def pre_start_container(self, request: Any) -> Any:
-        """Never asked for."""
+        """Do nothing: the kubelet is told not to call it."""
         del request
         return plugin_pb.PreStartContainerResponse()
 
     async def register(self, folder: Path) -> None:
-        """Tell the kubelet that we are there; raises OSError if it does not take us."""
+        """Register with the kubelet; raises OSError if it refuses."""
         request = plugin_pb.RegisterRequest(
             version=VERSION,
             endpoint=self.socket,
@@ -198,7 +198,7 @@ class DevicePlugin:
         )
 
     async def _free(self, names: Any) -> None:
-        """Take back what had these units: the kubelet gives only what is free."""
+        """Take back old shares of these units: the kubelet gives only free units."""
         wanted = set(names)
         over = [each.name for each in self.shares.assignments.values() if wanted & set(each.units)]
         if over:
@@ -206,7 +206,7 @@ class DevicePlugin:
 
 
 async def take_back_unused(shares: ShareManager, used: Collection[str], log: Any) -> None:
-    """Take back the units that no pod has; `used` are those that pods have."""
+    """Take back the units that no pod has; `used` are the units of pods."""
     now_s = time.time()
     over = [
         each.name

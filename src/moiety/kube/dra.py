@@ -1,7 +1,7 @@
-"""The DRA driver of a node: what a kubelet asks when a pod with a claim starts, and when it ended.
+"""The DRA driver of a node: answers the kubelet when a pod with a claim starts, and when it ends.
 
-A claim is prepared once, however often it is asked for; what was prepared is answered from the
-book, also while the API server is away. Every no is a sentence, which the kubelet puts into the
+A claim is prepared once, however often the kubelet asks; later answers come from the checkpoint,
+also while the API server is away. Every refusal is a sentence, which the kubelet puts into the
 pod's events.
 """
 
@@ -35,7 +35,7 @@ HEALTH: Final = health_pb.DESCRIPTOR.services_by_name["DRAResourceHealth"]
 REGISTRATION: Final = registration_pb.DESCRIPTOR.services_by_name["Registration"]
 SUPPORTED: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
 TELL_AGAIN_S: Final = 10.0
-"""health is told so often, so that it does not grow old"""
+"""Health is sent again after this time, before the kubelet takes it for unknown."""
 HEALTH_TIMEOUT_S: Final = 60
 
 
@@ -48,16 +48,16 @@ class DraDriver:
         self.shares = shares
         self.log = log
         self._busy: dict[str, asyncio.Lock] = {}
-        """a claim's, while something is done with it"""
+        """Locks of claims that are being prepared or unprepared."""
 
     async def node_prepare_resources(self, request: Any) -> Any:
-        """Give each claim its shares; what fails, fails for that claim alone."""
+        """Give each claim its shares; an error concerns only its own claim."""
         answers = await asyncio.gather(*(self._prepared(claim) for claim in request.claims))
         pairs = zip(request.claims, answers, strict=True)
         return dra_pb.NodePrepareResourcesResponse(claims={c.uid: answer for c, answer in pairs})
 
     async def node_unprepare_resources(self, request: Any) -> Any:
-        """Take them back; a claim that has none is done already."""
+        """Take back the shares of claims; a claim without shares is no error."""
         answers = await asyncio.gather(*(self._unprepared(claim) for claim in request.claims))
         pairs = zip(request.claims, answers, strict=True)
         return dra_pb.NodeUnprepareResourcesResponse(claims={c.uid: answer for c, answer in pairs})
@@ -145,7 +145,7 @@ class DraDriver:
     async def _pod(self, namespace: str, name: str) -> Object | None:
         try:
             return await self.client.get(PODS, name, namespace)
-        except ApiError as no:  # it was deleted meanwhile, or we may not look: the kubelet knows
+        except ApiError as no:  # it was deleted meanwhile, or may not be read: the kubelet decides
             self.log.info("pod_unreadable", pod=f"{namespace}/{name}", problem=no.what)
             return None
 
@@ -189,7 +189,7 @@ class DraDriver:
 
 
 class Registration:
-    """Tells the kubelet who we are; implements its Registration."""
+    """Identifies the driver to the kubelet; implements its Registration."""
 
     def __init__(self, endpoint: str, log: Any) -> None:
         self.endpoint = endpoint
@@ -198,7 +198,7 @@ class Registration:
         self.problem = ""
 
     async def get_info(self, request: Any) -> Any:
-        """What we are, and where we answer."""
+        """The driver's name, its versions and its socket."""
         del request
         return registration_pb.PluginInfo(
             type="DRAPlugin",
@@ -208,7 +208,7 @@ class Registration:
         )
 
     async def notify_registration_status(self, request: Any) -> Any:
-        """Whether it took us."""
+        """Note whether the kubelet accepted the driver."""
         self.registered = request.plugin_registered
         self.problem = request.error
         if request.plugin_registered:
@@ -219,7 +219,7 @@ class Registration:
 
 
 class Health:
-    """Tells how the GPUs are, as often as that changes; implements DRAResourceHealth."""
+    """Reports the health of the GPUs after each change; implements DRAResourceHealth."""
 
     def __init__(self, node: str, inventory: Inventory) -> None:
         self.node = node
@@ -232,7 +232,7 @@ class Health:
             waiting.set()
 
     async def node_watch_resources(self, request: Any) -> AsyncIterator[Any]:
-        """All GPUs, at once and whenever one is not as it was."""
+        """All GPUs, at once and after each change."""
         del request
         changed = asyncio.Event()
         self._told.add(changed)

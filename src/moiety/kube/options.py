@@ -1,4 +1,4 @@
-"""What the process of a node is told: the section [kube] of the settings."""
+"""The options of a node's process: the section [kube] of the settings."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ NATIVE: Final = Path("/var/lib/moiety/native")
 
 
 def usual_state_dir() -> Path:
-    """Where it is written down what pods have: beside an agent that has a folder of its own."""
+    """The folder of the checkpoint: in $MOIETY_DIR if it is set, else the system's."""
     own = os.environ.get("MOIETY_DIR")
     return Path(own) / "kube" if own else STATE
 
 
 @dataclass(frozen=True, slots=True)
 class DriverOptions:
-    """How one node is served."""
+    """The options of one node."""
 
     mode: ServiceMode = ServiceMode.DRA
     node: str = ""
-    """its name in the cluster; empty: the machine's"""
+    """The node's name in the cluster; empty: the machine's name."""
     kubeconfig: str | None = None
     units: int = 100
-    """that a GPU has, where pods get units"""
+    """Units of a GPU, if pods get units."""
     resources: Mapping[str, str] = field(default_factory=dict)
-    """of units beside moiety.dev/gpu: the models that each is of"""
+    """Further resources beside moiety.dev/gpu, each with the models of its GPUs."""
     kubelet_dir: Path = KUBELET
     cdi_dir: Path = USUAL_DIR
     state_dir: Path = field(default_factory=usual_state_dir)
     native_dir: Path | None = None
-    """where the machine sees our libraries; None: where they are, in a pod STATE's neighbour"""
+    """Where the machine sees moiety's libraries; None: in place, or in a pod `NATIVE`."""
     hook: bool | None = None
-    """have the runtime look at images; None: unless this is a pod"""
+    """Whether the runtime checks images; None: unless this is a pod."""
     listen: Address | None = None
     recovery_s: float = 300.0
     every_s: float = 5.0
-    """between two looks at the agent"""
+    """Seconds between two looks at the agent."""
     log_format: LogFormat = LogFormat.TEXT
 
     @property
     def name(self) -> str:
-        """The node's."""
+        """The name of the node."""
         return self.node or os.environ.get("NODE_NAME") or socket.gethostname().lower()
 
     @property
     def is_in_pod(self) -> bool:
-        """Whether this process has files of its own, which the machine does not see."""
+        """Whether this process runs in a pod, whose files the machine does not see."""
         return "KUBERNETES_SERVICE_HOST" in os.environ and self.kubeconfig is None
 
     @property
     def native(self) -> Path | None:
-        """Where our libraries are put for the machine to see them; None: they are there."""
+        """Where moiety's libraries are copied for the machine; None: no copy is needed."""
         return self.native_dir or (NATIVE if self.is_in_pod else None)
 
     @property
     def hooks(self) -> bool:
-        """Whether the runtime is to run our Python before each container."""
+        """Whether the runtime runs moiety's hook before each container."""
         return not self.is_in_pod if self.hook is None else self.hook

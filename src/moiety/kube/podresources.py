@@ -1,4 +1,4 @@
-"""Which pod has what, as the kubelet tells it at its podresources socket."""
+"""The devices of each pod, as the kubelet reports them at its podresources socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class HeldDevices:
-    """What one container has of one resource."""
+    """The devices of one resource that one container has."""
 
     namespace: str
     pod: str
@@ -28,7 +28,7 @@ class HeldDevices:
 
 
 async def held(kubelet_dir: Path) -> list[HeldDevices]:
-    """What every container of this node has of device plugins; raises OSError."""
+    """The device plugins' devices of every container of this node; raises OSError."""
     try:
         async with rpc.connected(kubelet_dir / SOCKET) as channel:
             request = pods_pb.ListPodResourcesRequest()

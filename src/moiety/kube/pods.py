@@ -1,6 +1,6 @@
-"""The pods of this node, as far as shares are concerned: whose what is, and what is wished for.
+"""The pods of this node, as far as shares need them: names, claims and wishes.
 
-It owns the picture of them, kept up to date by a watch, and no more of each than is needed here.
+A watch keeps them up to date.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Pod:
     name: str
     uid: str
     notes: Mapping[str, str]
-    """its annotations that matter here"""
+    """Its annotations that moiety reads."""
     users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """by claim and request (claim/request; claim/ for all of it): the containers that use it"""
+    """The containers by claim and request (claim/request; claim/ for the whole claim)."""
 
     @property
     def claims(self) -> set[str]:
@@ -33,12 +33,12 @@ class Pod:
         return {key.partition("/")[0] for key in self.users}
 
     def containers_of(self, claim: str, request: str) -> tuple[str, ...]:
-        """Those that use one request of a claim."""
+        """The containers that use one request of a claim."""
         return self.users.get(f"{claim}/{request}", ()) + self.users.get(f"{claim}/", ())
 
 
 def pod_of(found: Object) -> Pod:
-    """What matters of an object of Kubernetes."""
+    """The pod of an object of Kubernetes."""
     told = found["metadata"]
     spec, status = found.get("spec") or {}, found.get("status") or {}
     made = {
@@ -73,7 +73,7 @@ def _add(users: dict[str, tuple[str, ...]], key: str, container: str) -> None:
 
 
 class Pods:
-    """Those of one node."""
+    """The pods of one node."""
 
     def __init__(self, client: ApiClient, node: str, on_change: Callable[[Pod], None]) -> None:
         self._client = client
@@ -81,10 +81,10 @@ class Pods:
         self._on_change = on_change
         self.by_uid: dict[str, Pod] = {}
         self.known = False
-        """every pod was seen once"""
+        """True after every pod was seen once."""
 
     async def follow(self) -> None:
-        """Keep the picture, for ever; raises ApiError if we may not look."""
+        """Keep the pods up to date, for ever; raises ApiError if the server forbids it."""
         selector = f"spec.nodeName={self._node}"
         async for change in self._client.watch(PODS, field_selector=selector):
             if change.kind == "SYNCED":
@@ -98,18 +98,18 @@ class Pods:
                 self._on_change(pod)
 
     def names(self) -> dict[str, str]:
-        """Of all of them, by UID: namespace/name."""
+        """namespace/name of all pods, by UID."""
         return {uid: f"{pod.namespace}/{pod.name}" for uid, pod in self.by_uid.items()}
 
     def named(self, namespace: str, name: str) -> Pod | None:
-        """The one of this name."""
+        """The pod of this name; None if it is unknown."""
         return next(
             (p for p in self.by_uid.values() if (p.namespace, p.name) == (namespace, name)), None
         )
 
 
 def reference(pod: Pod) -> dict[str, Any]:
-    """What an event is about."""
+    """The reference to a pod in an Event."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,7 +1,7 @@
-"""Run:ai's and KAI's: annotations `gpu-fraction`, `gpu-memory`, `gpu-fraction-num-devices`.
+"""Run:ai's and KAI's dialect: `gpu-fraction`, `gpu-memory`, `gpu-fraction-num-devices`.
 
-A fraction is of a GPU's memory, which is both kept and the limit, and guarantees as much of its
-time, of which there may be more. `gpu-memory` is in MiB and says nothing of time.
+A fraction is of a GPU's memory, as request and limit, and guarantees the same part of its time,
+without a limit. `gpu-memory` is in MiB and guarantees no time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KEYS: Final = (FRACTION, MEMORY, DEVICES, CONTAINER)
 
 
 def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in Run:ai's or KAI's words; raises RequestRefused."""
+    """The requests of a pod in Run:ai's or KAI's words; raises RequestRefused."""
     said = {key: text for key, text in notes(pod).items() if key in KEYS}
     if not said:
         return []

@@ -1,8 +1,8 @@
-"""KubeShare's: labels (or annotations) `sharedgpu/gpu_request`, `gpu_limit`, `gpu_mem` and so on.
+"""KubeShare's dialect: labels (or annotations) `sharedgpu/gpu_request`, `gpu_limit`, `gpu_mem` ...
 
-`gpu_mem` is in bytes, and both what is kept and the limit, because KubeShare never lent memory
-twice. A limit above 1 means whole GPUs, and then request and limit are the same whole number.
-Priority 0 is its opportunistic class, which is low here; 1 to 100 are normal.
+`gpu_mem` is in bytes, and both request and limit, because KubeShare never gave memory twice. A
+limit above 1 means whole GPUs, and then request and limit are the same whole number. Priority 0 is
+its opportunistic class, which is low in moiety; 1 to 100 are normal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KNOWN: Final = (REQUEST, LIMIT, MEMORY, MODEL, PRIORITY, *GROUP, *RESULTS)
 
 
 def read(pod: Pod, _config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in KubeShare's words; raises RequestRefused."""
+    """The requests of a pod in KubeShare's words; raises RequestRefused."""
     said: dict[str, str] = {}
     for where in (labels(pod), notes(pod)):
         for key, text in where.items():

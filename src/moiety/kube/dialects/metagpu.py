@@ -1,7 +1,7 @@
-"""MetaGPU's: units of `cnvrg.io/metagpu` among a container's limits, usually 100 to a GPU.
+"""MetaGPU's dialect: units of `cnvrg.io/metagpu` among a container's limits, usually 100 to a GPU.
 
-A unit is a hundredth of a GPU's memory, which MetaGPU watched over and so is the limit; here it
-guarantees a hundredth of the time as well. More units than a GPU has are whole GPUs.
+A unit is a hundredth of a GPU's memory, as the limit, because MetaGPU enforced it. In moiety it
+also guarantees a hundredth of the time. More units than a GPU has are whole GPUs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moiety.kube.dialects.request import (
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in MetaGPU's words; raises RequestRefused."""
+    """The requests of a pod in MetaGPU's words; raises RequestRefused."""
     found = []
     for container in containers(pod):
         said = {k: v for k, v in resources(container).items() if k in config.metagpu_resources}

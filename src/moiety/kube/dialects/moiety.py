@@ -1,7 +1,7 @@
-"""Our own: annotations `moiety.dev/gpu: "0.5"`, `moiety.dev/memory: 20Gi` and what goes with them.
+"""Moiety's dialect: annotations `moiety.dev/gpu: "0.5"`, `moiety.dev/memory: 20Gi` and the like.
 
-A pod may name one of the cluster's sizes (`moiety.dev/template: small`); what it says itself counts
-for more than what the size says.
+A pod may name one of the cluster's sizes (`moiety.dev/template: small`); its own annotations
+override those of the size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GPUS_MOST: Final = 16
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
-    """What a pod asks for in annotations of ours; raises RequestRefused."""
+    """The requests of a pod in moiety's annotations; raises RequestRefused."""
     said = {key: text for key, text in notes(pod).items() if key.startswith(names.PREFIX)}
     for key in said:
         if key not in KNOWN:
@@ -72,7 +72,7 @@ def _gpu_request(asked: Mapping[str, str], config: WebhookConfig) -> GpuRequest:
 
 
 def gpu_request_of(values: Mapping[str, str]) -> GpuRequest:
-    """What annotations of ours ask for; raises RequestRefused."""
+    """The request in moiety's annotations; raises RequestRefused."""
     fields: dict[str, Any] = {}
     if text := values.get(names.GPU):
         fields["gpu"] = part(names.GPU, text)
@@ -104,7 +104,7 @@ def gpu_request_of(values: Mapping[str, str]) -> GpuRequest:
 
 
 def size_of(name: str, config: WebhookConfig) -> dict[str, str]:
-    """What one of the cluster's sizes says, as annotations; raises RequestRefused."""
+    """One of the cluster's sizes, as annotations; raises RequestRefused."""
     if name not in config.sizes:
         known = ", ".join(sorted(config.sizes)) or "none: the cluster has no sizes"
         raise RequestRefused(f"{names.TEMPLATE}: there is no size {name!r}; there are {known}")
@@ -127,7 +127,7 @@ def _who(pod: Pod, named: str | None) -> list[str]:
 
 
 def _units(pod: Pod, config: WebhookConfig) -> None:
-    """Units are the nodes' own matter; those that no node has would wait for ever."""
+    """Refuse units that no node has: a pod with them would wait for ever."""
     for container in containers(pod):
         for key, text in resources(container).items():
             if not key.startswith(names.PREFIX):

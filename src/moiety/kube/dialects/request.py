@@ -1,4 +1,4 @@
-"""What one container asks for, whatever its spelling."""
+"""The request of one container, in any dialect."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class GpuRequest:
     share: Share = NOTHING_ASKED
     gpus: int = 1
     models: tuple[str, ...] = ()
-    """parts of product names, any of which will do; none: whichever"""
+    """Parts of product names, one of which the GPU's name must contain; empty: any GPU."""
     memory_part: Fraction | None = None
-    """of the GPU's memory that is both kept and the limit, where the spelling says no bytes"""
+    """The part of the GPU's memory that is request and limit, if the dialect gives no bytes."""
 
     def __str__(self) -> str:
         parts = [f"{self.gpus} GPUs, each: {self.share}" if self.gpus > 1 else str(self.share)]
@@ -46,7 +46,7 @@ class GpuRequest:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What one container asks for, and where that was written."""
+    """The request of one container, and where it was written."""
 
     container: str
     gpu_request: GpuRequest
@@ -55,19 +55,19 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class WebhookConfig:
-    """What the cluster's ConfigMap says about spellings: the webhook's settings."""
+    """The webhook's settings about dialects, from the cluster's ConfigMap."""
 
     spellings: tuple[str, ...] = SPELLINGS
     whole_gpus: bool = False
-    """share pods that say nothing but `nvidia.com/gpu`, too"""
+    """True: share also pods that ask for nothing but `nvidia.com/gpu`."""
     metagpu_resources: Mapping[str, str] = field(default_factory=lambda: {"cnvrg.io/metagpu": ""})
-    """names of MetaGPU's resources, each with a model, or with none"""
+    """Names of MetaGPU's resources, each with a model or an empty text."""
     metagpu_units: int = 100
-    """that a GPU had"""
+    """MetaGPU's units of a GPU."""
     units: tuple[str, ...] = (names.GPU,)
-    """resources of ours that nodes have"""
+    """Moiety's resources that nodes have."""
     sizes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """by name: annotations without their prefix"""
+    """Sizes by name: annotations without their prefix."""
 
 
 def containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
@@ -78,19 +78,19 @@ def containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
 
 
 def notes(pod: Pod) -> Mapping[str, str]:
-    """A pod's; empty if it has none."""
+    """A pod's annotations; empty if it has none."""
     return (pod.get("metadata") or {}).get("annotations") or {}
 
 
 def labels(pod: Pod) -> Mapping[str, str]:
-    """A pod's; empty if it has none."""
+    """A pod's labels; empty if it has none."""
     return (pod.get("metadata") or {}).get("labels") or {}
 
 
 def resources(container: Mapping[str, Any]) -> dict[str, str]:
-    """What a container asks of each resource.
+    """The amount of each resource that a container asks for.
 
-    Raises RequestRefused where request and limit differ.
+    Raises RequestRefused if request and limit differ.
     """
     own = container.get("resources") or {}
     requests, limits = own.get("requests") or {}, own.get("limits") or {}
@@ -123,7 +123,7 @@ def default_container(pod: Pod) -> str:
 
 
 def count(key: str, text: str) -> int:
-    """A whole number that stands under a key; raises RequestRefused."""
+    """The whole number under a key; raises RequestRefused."""
     try:
         return quantity.parse_count(text)
     except quantity.InvalidQuantity as error:
@@ -131,7 +131,7 @@ def count(key: str, text: str) -> int:
 
 
 def number(key: str, text: str) -> Fraction:
-    """A number that stands under a key; raises RequestRefused."""
+    """The number under a key; raises RequestRefused."""
     try:
         return quantity.parse(text)
     except quantity.InvalidQuantity as error:
@@ -139,7 +139,7 @@ def number(key: str, text: str) -> Fraction:
 
 
 def part(key: str, text: str) -> float:
-    """A part of a GPU that stands under a key; raises RequestRefused."""
+    """The part of a GPU under a key; raises RequestRefused."""
     try:
         return share_config.parse_part(text, key)
     except share_config.InvalidShareConfig as error:
@@ -147,7 +147,7 @@ def part(key: str, text: str) -> float:
 
 
 def memory(key: str, text: str) -> int:
-    """Bytes that stand under a key; raises RequestRefused."""
+    """The bytes under a key; raises RequestRefused."""
     try:
         return share_config.parse_memory(text, key)
     except share_config.InvalidShareConfig as error:
@@ -155,7 +155,7 @@ def memory(key: str, text: str) -> int:
 
 
 def share(where: str, **fields: Any) -> Share:
-    """A share; raises RequestRefused, naming where it was written."""
+    """A share; raises RequestRefused, which names where it was written."""
     try:
         return Share(**fields)
     except MoietyError as error:

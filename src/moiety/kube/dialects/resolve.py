@@ -1,4 +1,4 @@
-"""All spellings of one pod together: what each of its containers asks for, or why it cannot."""
+"""Joins all dialects of one pod: the request of each container, or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ READERS: Final[Mapping[str, Callable[[Pod, WebhookConfig], list[ContainerRequest
 SCHEDULERS: Final = frozenset(
     {"hami-scheduler", "kai-scheduler", "kubeshare-scheduler", "runai-scheduler"}
 )
-"""of systems whose spelling is read here: a pod that is ours now must not wait for them"""
+"""Schedulers of systems with a dialect here: a pod that moiety shares must not wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRequest:
-    """What a pod asks for, by container."""
+    """The requests of a pod, by container."""
 
     by_container: Mapping[str, GpuRequest]
-    """in the pod's order; containers with equal requests in annotations of ours have one share"""
+    """Requests in the pod's order; equal requests in moiety's annotations have one share."""
     together: frozenset[str] = frozenset()
-    """containers that have one share between them"""
+    """Containers that have one share together."""
     resources: frozenset[str] = frozenset()
-    """names of resources that said so, and that no node has"""
+    """Resources that expressed the requests, and that no node has."""
     spellings: tuple[str, ...] = ()
 
 
 def read(pod: Pod, config: WebhookConfig) -> PodRequest | None:
-    """What a pod asks for; None if it asks for nothing of ours. Raises RequestRefused."""
+    """The requests of a pod; None if it asks for no share. Raises RequestRefused."""
     found: dict[str, list[ContainerRequest]] = {}
     for spelling in config.spellings:
         requests = READERS[spelling](pod, config)
@@ -80,7 +80,7 @@ def _agree(one: ContainerRequest, other: ContainerRequest) -> None:
 
 
 def _same_containers(found: Mapping[str, list[ContainerRequest]]) -> None:
-    """Two spellings that name different containers are two opinions about one pod."""
+    """Refuse two dialects that name different containers of one pod."""
     who = {
         spelling: frozenset(w.container for w in requests) for spelling, requests in found.items()
     }
@@ -107,7 +107,7 @@ def _no_units_beside(pod: Pod, merged: Mapping[str, ContainerRequest]) -> None:
 
 
 def _shared_with_init(pod: Pod, merged: Mapping[str, ContainerRequest]) -> set[str]:
-    """An init container that asks for what a later one asks for uses its share before it."""
+    """Init containers, and later containers with the same request, whose share they use first."""
     spec = pod.get("spec") or {}
     regular = [each["name"] for each in spec.get("containers") or []]
     found: set[str] = set()

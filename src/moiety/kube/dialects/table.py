@@ -1,6 +1,6 @@
-"""What each spelling means, by example: the table of docs/kubernetes-dialects.md.
+"""The meaning of each dialect, by example: the table of docs/kubernetes-dialects.md.
 
-The meaning of each row is what the code makes of its example; the page holds what `markdown` says.
+The code reads each example to get the meaning of its row; the page has the text of `markdown`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ CONFIG: Final = WebhookConfig(
     sizes={"small": {"gpu": "0.25", "memory": "10Gi"}},
     metagpu_resources={"cnvrg.io/metagpu": "", "cnvrg.io/metagpu-a100": "A100"},
 )
-"""the settings that the examples are read with"""
+"""The settings with which the examples are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One example: where what is written."""
+    """One example: the limits, annotations and labels of a pod."""
 
     system: str
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Example:
 
     @property
     def pod(self) -> dict[str, Any]:
-        """A pod of one container that says so."""
+        """A pod of one container with this request."""
         container = {"name": "main", "image": "train", "resources": {"limits": {**self.limits}}}
         metadata = {"name": "train", "labels": {**self.labels}}
         metadata["annotations"] = {**self.annotations}
@@ -38,7 +38,7 @@ class Example:
 
     @property
     def written(self) -> Iterator[str]:
-        """As in a manifest."""
+        """The lines of a manifest."""
         for key, text in {**self.annotations, **self.labels}.items():
             yield f'{key}: "{text}"'
         for key, text in self.limits.items():
@@ -46,7 +46,7 @@ class Example:
 
     @property
     def means(self) -> str:
-        """What the code makes of it."""
+        """The request that the code reads, or its refusal."""
         try:
             pod_request = resolve.read(self.pod, CONFIG)
         except RequestRefused as no:

@@ -1,4 +1,4 @@
-"""What objects of the API say in moiety's own words: names, quantities and shares.
+"""Moiety's part of API objects: names, quantities and shares.
 
 It owns the names of annotations, resources and device attributes, Kubernetes' quantities, and the
 share as opaque parameters. It never speaks to a cluster, and imports no other part of `kube`.

@@ -8,7 +8,7 @@ PREFIX: Final = "moiety.dev/"
 NAMESPACE: Final = "moiety-system"
 
 GPU: Final = "moiety.dev/gpu"
-"""an annotation: a part of a GPU's time; a resource: units of a GPU (see the two modes)"""
+"""As an annotation: a part of a GPU's time. As a resource: units of a GPU (see the two modes)."""
 GPU_LIMIT: Final = "moiety.dev/gpu-limit"
 MEMORY: Final = "moiety.dev/memory"
 MEMORY_LIMIT: Final = "moiety.dev/memory-limit"
@@ -20,24 +20,24 @@ GPUS: Final = "moiety.dev/gpus"
 MODEL: Final = "moiety.dev/model"
 CONTAINER: Final = "moiety.dev/container"
 RESIZE: Final = "moiety.dev/resize"
-"""on a running pod: what its share is to be from now on"""
+"""On a running pod: the desired share."""
 
 ASKS: Final = (
     GPU, GPU_LIMIT, MEMORY, MEMORY_LIMIT, PRIORITY, LATENCY, MODE,
     TEMPLATE, GPUS, MODEL, CONTAINER,
 )  # fmt: skip
-"""annotations that people write on new pods"""
+"""Annotations that people write on new pods."""
 
 ASKED: Final = "moiety.dev/asked"
-"""written by the webhook: what each container was understood to ask for, as JSON"""
+"""The webhook writes it: the request of each container as the webhook read it, as JSON."""
 RESIZED: Final = "moiety.dev/resized"
-"""written by the node: the resize that was done, or why it was not"""
+"""The node writes it: the resize that was done, or why it was refused."""
 OURS: Final = (ASKED, RESIZED)
 
 SHARED: Final = "moiety.dev/shared"
-"""a label on pods that have a share: `claim` or `units`"""
+"""A label on pods that have a share: `claim` or `units`."""
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 SIZES: Final = "moiety-sizes"
-"""the ConfigMap with the sizes"""
+"""The ConfigMap with the sizes."""
 SETTINGS: Final = "moiety-webhook"
-"""the ConfigMap with what the webhook is told"""
+"""The ConfigMap with the webhook's settings."""

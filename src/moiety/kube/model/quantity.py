@@ -30,21 +30,21 @@ _NEAR: Final = {
     "ki": "Ki", "mi": "Mi", "gi": "Gi", "ti": "Ti", "pi": "Pi", "ei": "Ei",
     "g": "G", "t": "T", "p": "P", "b": "", "K": "k",
 }  # fmt: skip
-"""what people write who mean something else"""
+"""Common wrong suffixes, and the suffixes that were meant."""
 
 
 class InvalidQuantity(InvalidValue):
-    """A text that Kubernetes would not take as a quantity, or not as one of this kind."""
+    """A text that is no quantity of Kubernetes, or none of the wanted kind."""
 
     def __init__(self, text: str, problem: str, hint: str = "500m, 0.5, 20Gi, 1.5G, 12e6") -> None:
         super().__init__(f"{text!r} {problem}", hint)
 
 
 def parse(text: str) -> Fraction:
-    """The number that a quantity says, exactly. Raises InvalidQuantity.
+    """The exact number of a quantity. Raises InvalidQuantity.
 
-    As Kubernetes does it, what is finer than a billionth is rounded away from zero, and what is
-    larger than 2^63 - 1 is refused instead of being cut down to that.
+    As in Kubernetes, digits finer than a billionth are rounded away from zero. A number larger than
+    2^63 - 1 is refused; Kubernetes would reduce it to that.
     """
     found = _FORM.fullmatch(text)
     if not found:
@@ -90,9 +90,9 @@ def parse_count(text: str) -> int:
 
 
 def format_number(value: Fraction) -> str:
-    """The shortest quantity that says a number: `500m`, `1`, `250u`.
+    """The shortest quantity of a number: `500m`, `1`, `250u`.
 
-    Raises InvalidQuantity for what is finer than a billionth.
+    Raises InvalidQuantity for a number with digits finer than a billionth.
     """
     for suffix in ("", "m", "u", "n"):
         scaled = value / Fraction(10) ** _DECIMAL[suffix]
@@ -102,7 +102,7 @@ def format_number(value: Fraction) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """A number of bytes in the largest binary unit that says it exactly: `20Gi`, `1536Mi`, `7`."""
+    """A number of bytes in the largest exact binary unit: `20Gi`, `1536Mi`, `7`."""
     for suffix, factor in reversed(_BINARY.items()):
         if count and count % factor == 0:
             return f"{count // factor}{suffix}"

@@ -1,4 +1,4 @@
-"""What the webhook knows of its cluster now: settings, sizes and GPUs, watched."""
+"""The webhook's view of its cluster: settings, sizes and GPUs, kept current by watches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AGAIN_S: Final = 30.0
 
 
 class ClusterCache:
-    """Kept up to date while `watch` runs."""
+    """The view of the cluster, current while `watch` runs."""
 
     def __init__(self, client: ApiClient, namespace: str, log: Any) -> None:
         self.client = client
@@ -28,7 +28,7 @@ class ClusterCache:
         self.log = log
         self.problems: tuple[str, ...] = ()
         self.changed = asyncio.Event()
-        """the settings are others than those that were seen last"""
+        """Set when the settings have changed."""
         self._maps: dict[str, Mapping[str, str]] = {}
         self._slices: dict[str, Object] = {}
         self._cluster: ClusterView | None = None
@@ -36,12 +36,12 @@ class ClusterCache:
 
     @property
     def is_known(self) -> bool:
-        """Whether all was heard once."""
+        """Whether all watched objects were read once."""
         return all(self._synced.values())
 
     @property
     def cluster(self) -> ClusterView:
-        """What is known."""
+        """The present view."""
         if self._cluster is None:
             found = webhook_config.read(
                 self._maps.get(names.SETTINGS, {}),
@@ -54,7 +54,7 @@ class ClusterCache:
         return self._cluster
 
     async def watch(self) -> None:
-        """Go on for ever."""
+        """Watch ConfigMaps and slices, for ever."""
         await asyncio.gather(self._watch_maps(), self._watch_slices())
 
     async def _watch_maps(self) -> None:
@@ -76,7 +76,7 @@ class ClusterCache:
                 await asyncio.sleep(AGAIN_S)
 
     async def _watch_slices(self) -> None:
-        """Where there is no such API, nothing is known of GPUs, and units are given."""
+        """Watch slices; without this API no GPUs are known, and pods get units."""
         selector = f"spec.driver={DRIVER}"
         while True:
             try:
@@ -97,7 +97,7 @@ class ClusterCache:
 
 
 def age_s(found: Object, now: float | None = None) -> float:
-    """For how long an object has been there, by its own date."""
+    """The age of an object in seconds, by its creation time."""
     text = found["metadata"].get("creationTimestamp")
     if not text:
         return 0.0

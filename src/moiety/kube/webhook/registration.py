@@ -1,4 +1,4 @@
-"""How the API server is told of the webhook: which objects it asks about, and when. Pure.
+"""The registration of the webhook: for which objects the API server asks it, and when. Pure.
 
 Its two configurations are in deploy/; a running webhook puts its certificate into them, and the
 names of resources that its settings add. A test compares both.
@@ -66,7 +66,7 @@ def mutating(
         trusted,
         namespace,
     )
-    # Without an answer such a pod would run without its GPU, or wait for a resource for ever.
+    # Without an answer, such a pod would run without its GPU, or wait for a resource for ever.
     hook |= {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "Never",
@@ -111,7 +111,7 @@ def validating(trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[s
             namespace,
         ),
     ]
-    # What is wrong there is found by the node as well, and said in an Event of the pod.
+    # The node finds these errors, too, and writes an Event of the pod.
     for hook in hooks:
         hook |= {"failurePolicy": "Ignore", "sideEffects": "None"}
     return _configuration(VALIDATING, hooks)

@@ -1,4 +1,4 @@
-"""Reviews of admission, as the API server sends and wants them (admission.k8s.io/v1). Pure."""
+"""Reads and writes reviews of admission (admission.k8s.io/v1). Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS: Final = {"ResourceClaim": ("spec",), "ResourceClaimTemplate": ("spec", "s
 
 
 class NoReview(InvalidValue):
-    """What was sent is no review of admission."""
+    """The request is no review of admission."""
 
 
 def read(body: bytes) -> Mapping[str, Any]:
@@ -34,7 +34,7 @@ def read(body: bytes) -> Mapping[str, Any]:
 
 
 def decide(request: Mapping[str, Any], cluster: ClusterView) -> Verdict:
-    """What becomes of the object of a request; raises NoReview for what cannot be one."""
+    """The verdict about the object of a request; raises NoReview if it is malformed."""
     try:
         return _decide(request, cluster)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

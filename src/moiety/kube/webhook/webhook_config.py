@@ -1,4 +1,4 @@
-"""What the cluster tells the webhook: two ConfigMaps, as texts. Pure.
+"""The webhook's settings in the cluster: two ConfigMaps, as texts. Pure.
 
 `moiety-webhook` has the settings, `moiety-sizes` the sizes that pods name in `moiety.dev/template`:
 each key a size, each line of its text a word and its value.
@@ -28,19 +28,19 @@ WORDS: Final = (
 
 
 class BadSettings(InvalidValue):
-    """A ConfigMap that makes no sense, in one sentence; the settings before stay in force."""
+    """A ConfigMap that makes no sense, in one sentence; the previous settings stay in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedConfig:
-    """What the ConfigMaps say, as far as it makes sense."""
+    """The valid content of the ConfigMaps."""
 
     cluster: ClusterView
     problems: tuple[str, ...] = ()
 
 
 def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) -> ParsedConfig:
-    """What both ConfigMaps say; what makes no sense is left out and reported."""
+    """Read both ConfigMaps; invalid lines are left out and reported."""
     problems = [f"settings: there is no {key!r}" for key in settings if key not in WORDS]
     known: dict[str, Mapping[str, str]] = {}
     for name, text in sizes.items():
