@@ -1,5 +1,5 @@
-"""GPUs as the machine reports them: which there are, how full they are, who uses them.
+"""GPUs as the machine reports them: their properties, their use, and their processes.
 
-It owns the seam `Devices` with one real implementation (NVML), and how much of a card may be
-shared out. It never changes anything on a GPU; `moiety.testing.fakes` has the stand-in.
+It owns the interface `Devices` with one real implementation (NVML), and the capacity of a card. It
+never changes anything on a GPU; `moiety.testing.fakes` has the stand-in.
 """

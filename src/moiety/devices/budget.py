@@ -25,14 +25,14 @@ class GpuBudget:
     residue_bytes: int
     """Expected size of one context."""
     capacity_bytes: int
-    """the most that data of all tenants together may take, in whole granules; also a tenant's
-    default limit"""
+    """The most that the data of all tenants may take, in whole granules; also a tenant's default
+    limit."""
     chunk_bytes: int
     """The largest piece with which allocations are backed."""
 
     @property
     def moving_bytes(self) -> int:
-        """What moves at one time, two chunks each way: the host needs that beside what is out."""
+        """Bytes in transfer, two chunks each way: the host needs them beside evicted bytes."""
         return 4 * self.chunk_bytes
 
 

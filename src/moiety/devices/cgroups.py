@@ -1,9 +1,9 @@
-"""Which container, pod and unit a process is in, as its control groups say.
+"""The container, pod and unit of a process, from its control groups.
 
-Runtimes name a container's group after it, each in its own way, and differently for the two drivers
-(cgroupfs, systemd). What is read is the text of /proc/PID/cgroup (cgroups(7)), of version 1, 2 or
-both; groups nest, so a container in a container is the innermost one. A pod is the outermost:
-what is in there may be let to make groups, and could name one after another pod.
+Runtimes name a container's group after the container, each in its own way, and differently for the
+two drivers (cgroupfs, systemd). The input is the text of /proc/PID/cgroup (cgroups(7)), of version
+1, 2 or both. Groups nest: of nested containers, the innermost counts. Of pods, the outermost
+counts: a pod may be allowed to make groups, and could name one after another pod.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DELETED: Final = " (deleted)"
 
 @dataclass(frozen=True, slots=True)
 class CgroupPlacement:
-    """Where a process runs; what is empty is not known, or not so."""
+    """Where a process runs; an empty field is unknown, or does not apply."""
 
     container: str = ""
     """The container's number of 64 hex digits, or its name where it has only that (LXC)."""
@@ -73,7 +73,7 @@ class CgroupPlacement:
 
 
 def parse(text: str) -> CgroupPlacement:
-    """What /proc/PID/cgroup says; lines that make no sense are passed over."""
+    """Parse /proc/PID/cgroup; invalid lines are skipped."""
     paths: dict[str, str] = {}
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -87,7 +87,7 @@ def parse(text: str) -> CgroupPlacement:
 
 
 def _first(found: list[CgroupPlacement]) -> CgroupPlacement:
-    """Of each kind of thing, what was found first; a container with its runtime."""
+    """The first value of each field; a container together with its runtime."""
     held = next((each for each in found if each.container), CgroupPlacement())
     return CgroupPlacement(
         container=held.container,
@@ -100,15 +100,15 @@ def _first(found: list[CgroupPlacement]) -> CgroupPlacement:
 
 
 def placement(path: str) -> CgroupPlacement:
-    """What one path of control groups says, from the root to the innermost group."""
+    """The placement of one path of control groups, from the root to the innermost group."""
     container = runtime = pod = unit = job = parent = family = ""
     session_uid: int | None = None
     for part in path.split("/"):
         if part in ("", ".", ".."):
             continue
         if part.startswith(("kubepods", "kubelet-kubepods")):
-            family = ""  # what is below may be any runtime's
-        if not pod and (match := _POD.match(part)):  # below its own a pod may make any group
+            family = ""  # groups below may belong to any runtime
+        if not pod and (match := _POD.match(part)):  # a pod may make any group below its own
             pod = match[1].replace("_", "-")
         if match := _SCOPE.match(part) or _COLONS.match(part):
             container, runtime = match[2], _SCOPES[match[1]]

@@ -1,4 +1,4 @@
-"""Whether the NVIDIA driver of this machine has what sharing needs."""
+"""Checks that the NVIDIA driver of this machine has the functions that sharing needs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ NEEDED: Final[Mapping[str, str]] = {
     "cuMemSetAccess": "10.2",
     "cuMemUnmap": "10.2",
 }
-"""without these memory cannot leave a GPU and come back; and since which CUDA there are"""
+"""The functions without which memory cannot be evicted and restored, and their first CUDA."""
 KNOWN_CUDA: Final = 13050
-"""the newest CUDA whose every entry point the shim's table has, as cuDriverGetVersion counts"""
+"""The newest CUDA with all its entry points in the shim's table, as cuDriverGetVersion counts."""
 
 
 def require_shim() -> Path:
@@ -36,7 +36,7 @@ def require_shim() -> Path:
     if path is None:
         raise errors.NativeLibraryMissing("libmoiety.so")
     if any(letter in str(path) for letter in " :"):
-        # LD_PRELOAD knows no way to quote them
+        # LD_PRELOAD cannot quote them
         raise errors.NativeLibraryMissing(
             f"a path to libmoiety.so without blanks ({path} has some)"
         )

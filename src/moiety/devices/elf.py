@@ -1,4 +1,4 @@
-"""What an ELF file says about itself, read without loading it."""
+"""Reads the headers and symbols of ELF files without loading them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ SHT_DYNAMIC: Final = 6
 SHT_DYNSYM: Final = 11
 DT_NEEDED: Final = 1
 IDENT: Final = 64
-"""bytes of the header of a file"""
+"""Bytes of the header of a file."""
 HEADERS_MAX: Final = 1 << 20
-"""bytes of headers that are read; a program has some dozens, of 64 bytes at most"""
+"""The most bytes of headers that are read; a program has some dozens, of 64 bytes at most."""
 SYMBOLS_MOST: Final = 4 << 20
 STRINGS_MOST: Final = 16 << 20
-"""bytes of symbols and of names; the largest libraries of CUDA have a tenth of that"""
+"""The most bytes of symbols and names; the largest libraries of CUDA have a tenth of that."""
 NAME_MOST: Final = 4096
-"""of a path or a library; what is longer counts as none"""
+"""The longest name of a path or a library; a longer one counts as none."""
 SYMBOL_MOST: Final = 256
-"""of a function; names of C++ can be longer, those of C are not"""
+"""The longest name of a function; names of C++ can be longer, names of C are not."""
 LINKED_MOST: Final = 4096
-"""entries about what is linked"""
+"""The most dynamic entries that are read."""
 OFFSET_MOST: Final = 1 << 62
-"""beyond any file, and what follows is a number yet"""
+"""Beyond the end of any file; sums with it still fit into 64 bits."""
 
 _HEADER = struct.Struct("<HHIQQQIHHHHHH")  # after e_ident
 _PROGRAM = struct.Struct("<IIQQQQQQ")
@@ -54,7 +54,7 @@ class Elf:
     bits: int
     machine: str
     interpreter: str | None
-    """the dynamic loader it asks for; None: statically linked, or a library"""
+    """Its dynamic loader; None: statically linked, or a library."""
 
 
 def open_regular(path: str | Path) -> int:
@@ -67,13 +67,13 @@ def open_regular(path: str | Path) -> int:
 
 
 def read_elf(path: str | Path) -> Elf | None:
-    """What the file says; None if it is no ELF file. Raises OSError."""
+    """The headers of a file; None if it is no ELF file. Raises OSError."""
     with os.fdopen(open_regular(path), "rb") as file:
         return elf_of(file.fileno())
 
 
 def elf_of(fd: int) -> Elf | None:
-    """What an open file says; None if it is no ELF file. Raises OSError."""
+    """The headers of an open file; None if it is no ELF file. Raises OSError."""
     ident = os.pread(fd, IDENT, 0)
     if len(ident) < 20 or not ident.startswith(MAGIC):
         return None
@@ -96,7 +96,7 @@ def _interpreter(fd: int, ident: bytes) -> str | None:
 
 
 def exported(path: str | Path) -> set[str]:
-    """The names that a library defines for others; empty if that cannot be told."""
+    """The names that a library exports; empty if they cannot be read."""
     symbols, strings = _section(path, SHT_DYNSYM)
     symbols = symbols[: len(symbols) // _SYMBOL.size * _SYMBOL.size]
     found = (
@@ -108,7 +108,7 @@ def exported(path: str | Path) -> set[str]:
 
 
 def needed(path: str | Path) -> list[str]:
-    """The libraries that a program is linked with, in its order; empty if that cannot be told."""
+    """The libraries that a program is linked with, in order; empty if they cannot be read."""
     entries, strings = _section(path, SHT_DYNAMIC)
     entries = entries[: min(len(entries) // _DYNAMIC.size, LINKED_MOST) * _DYNAMIC.size]
     found = (
@@ -134,21 +134,21 @@ def _section(path: str | Path, wanted: int) -> tuple[bytes, bytes]:
 
 
 def _rows(fd: int, offset: int, size: int, count: int, form: struct.Struct) -> list[Any]:
-    """The rows of a table, as many as are there; `size` of each is as the file says."""
+    """The rows of a table, as far as the file has them; `size` is the file's size of a row."""
     table = _piece(fd, offset, size * count, HEADERS_MAX)
     step = max(size, form.size)
     return [form.unpack_from(table, at) for at in range(0, len(table) - form.size + 1, step)]
 
 
 def _piece(fd: int, offset: int, length: int, most: int) -> bytes:
-    """A piece of a file, whatever is said of where it lies and how long it is."""
+    """A piece of a file, at most `most` bytes; offset and length are untrusted."""
     if offset > OFFSET_MOST:
         return b""
     return os.pread(fd, min(length, most), offset)
 
 
 def _text(strings: bytes, at: int, most: int = NAME_MOST) -> str:
-    """The text that begins there; empty if none ends where one can end."""
+    """The text at an offset; empty if it does not end within `most` bytes."""
     if not 0 <= at < len(strings):
         return ""
     end = strings.find(b"\0", at, at + most)

@@ -1,4 +1,4 @@
-"""What the rest of moiety may ask about the GPUs of this machine."""
+"""The interface to the GPUs of this machine for all other packages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GpuProcess:
 
     pid: int
     used_bytes: int | None
-    """None: the driver does not tell"""
+    """Bytes that it uses; None: the driver does not report them."""
     busy: float | None = None
     """Part of the time since the given moment in which its work ran, 0 to 1."""
     of_mps: bool = False
@@ -69,13 +69,13 @@ class Devices(Protocol):
         """One GPU now; may take milliseconds."""
 
     def users(self, index: int, since_us: int) -> list[GpuProcess]:
-        """Every process that computes on it, and what it did since then (since 1970)."""
+        """Every process that computes on a GPU, and its work since `since_us` (since 1970)."""
 
     def next_error(self, timeout_s: float) -> tuple[int, int] | None:
-        """The next GPU, by index, with an error of it (XID); None if there is none in time."""
+        """The index of the next GPU with an error, and the error (XID); None after the timeout."""
 
     def close(self) -> None:
-        """Let go of the driver's library."""
+        """Close the driver's library."""
 
 
 def uuid_bytes(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Where the dynamic loader would find a library, without asking it to load one."""
+"""Finds a library as the dynamic loader would, without loading it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USUAL_DIRS: Final = (
 _CACHE_HEADER = struct.Struct("<20sII5I")
 _CACHE_ENTRY = struct.Struct("<iIIIQ")
 _64_BIT: Final = {0x0303, 0x0A03}
-"""flags of entries for x86_64 and aarch64"""
+"""Flags of entries for x86_64 and aarch64."""
 
 
 def find_library(name: str, environment: Mapping[str, str] | None = None) -> Path | None:

@@ -1,4 +1,4 @@
-"""Where our native libraries and the stand-in driver lie."""
+"""The paths of moiety's native libraries and of the stand-in driver."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def simgpu_driver() -> Path | None:
 
 
 def simgpu_state_dir() -> Path:
-    """Where the simulated GPUs keep their memory and their accounting."""
+    """The folder with the memory and the accounting of the simulated GPUs."""
     named = os.environ.get("MOIETY_SIMGPU_STATE")
     return Path(named) if named else Path(f"/dev/shm/moiety-simgpu-{os.getuid()}")

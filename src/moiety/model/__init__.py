@@ -1,5 +1,5 @@
-"""What exists: units, and everything that can go wrong.
+"""The basic types: units, shares, gangs and errors.
 
-It owns the frozen types and the error tree that all other packages speak in. It imports nothing of
-ours, decides nothing, and never touches a clock, a socket or a file.
+It owns the frozen types and the error tree that all other packages use. It imports no other package
+of moiety, decides nothing, and never touches a clock, a socket or a file.
 """

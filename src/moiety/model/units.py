@@ -1,4 +1,4 @@
-"""How people write quantities; `moiety.model.format` writes them back."""
+"""Reads quantities that people write; `moiety.model.format` writes them."""
 
 from __future__ import annotations
 

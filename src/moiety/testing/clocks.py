@@ -9,7 +9,7 @@ from typing import Any
 
 
 class FakeTimer:
-    """A call that is due at some time, until it is cancelled."""
+    """A scheduled call, which can be cancelled."""
 
     def __init__(self, when_s: float, call: Callable[..., object], args: tuple[Any, ...]) -> None:
         self.when_s = when_s
@@ -18,7 +18,7 @@ class FakeTimer:
         self._args = args
 
     def cancel(self) -> None:
-        """Never call."""
+        """Cancel the call."""
         self.cancelled = True
 
     def fire(self) -> None:
@@ -28,7 +28,7 @@ class FakeTimer:
 
 
 class FakeClock:
-    """Time that stands still between `advance`s; has the part of an event loop that timers need."""
+    """A clock that only `advance` moves; it has the timer methods of an event loop."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self._now_s = now_s
@@ -36,7 +36,7 @@ class FakeClock:
         self._order = itertools.count()
 
     def time(self) -> float:
-        """Seconds."""
+        """The present time in seconds."""
         return self._now_s
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> FakeTimer:

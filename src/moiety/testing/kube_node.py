@@ -37,7 +37,7 @@ class KubeNode:
     def __init__(self, folder: Path, gpu: str, *, native: Path | None = None) -> None:
         self.machine = Node(folder, gpu, native=native)
         self.folder = self.machine.directory
-        """short enough for sockets"""
+        """A folder with a path short enough for sockets."""
         self.api = ApiServer()
         self.kubelet = Kubelet(self.folder / "k")
         self.cdi = self.folder / "cdi"
@@ -62,7 +62,7 @@ class KubeNode:
         self.machine.__exit__(kind, error, trace)
 
     async def start(self, *options: str) -> None:
-        """An agent, if there is none, and the node's process, registered."""
+        """Start an agent, if none runs, and the node's process; wait until it is registered."""
         if self.machine.agent is None or self.machine.agent.poll() is not None:
             self.machine.start_agent()  # the stand-in waits meanwhile; an agent needs none of it
         self.launch(*options)
@@ -73,7 +73,7 @@ class KubeNode:
             await self.until(lambda: bool(self.kubelet.plugins), "the plugin has registered")
 
     def launch(self, *options: str) -> subprocess.Popen[str]:
-        """`moiety kube node` alone; what it logs goes to node.log."""
+        """Start `moiety kube node` alone; its log goes to node.log."""
         config = self.folder / "kubeconfig"
         config.write_text(json.dumps(kubeconfig(self.api.access.server)))
         command = [sys.executable, "-m", "moiety", "kube", "node", "--node", NAME]
@@ -100,11 +100,11 @@ class KubeNode:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
+        """The log of the node's process so far."""
         return (self.folder / "node.log").read_text()
 
     def devices(self) -> dict[str, Object]:
-        """What the slices offer, by name."""
+        """The devices of the slices, by name."""
         found: dict[str, Object] = {}
         for each in self.api.all(SLICES):
             found |= {device["name"]: device for device in each["spec"]["devices"]}
@@ -145,20 +145,20 @@ class KubeNode:
 
     @staticmethod
     def key(claim: Object) -> tuple[str, str, str]:
-        """As the kubelet names it."""
+        """Namespace, name and UID of a claim, as the kubelet names it."""
         told = claim["metadata"]
         return told["namespace"], told["name"], told["uid"]
 
     async def prepare(self, claim: Object) -> Any:
-        """What the driver answers for one claim."""
+        """Prepare one claim; returns the driver's answer."""
         return (await self.kubelet.prepare(self.key(claim)))[claim["metadata"]["uid"]]
 
     async def unprepare(self, claim: Object) -> Any:
-        """What the driver answers for one claim."""
+        """Unprepare one claim; returns the driver's answer."""
         return (await self.kubelet.unprepare(self.key(claim)))[claim["metadata"]["uid"]]
 
     def shares(self) -> dict[str, Any]:
-        """What the agent knows, by name."""
+        """The agent's container shares, by name."""
         return {row["name"]: row for row in self.machine.json("container", "ls")}
 
     def specs(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class KubeNode:
         return found
 
     def written_down(self) -> set[str]:
-        """The names in the book."""
+        """The names of the shares in the checkpoint."""
         return set(AssignmentStore(self.state / "given.json").assignments)
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
@@ -183,7 +183,7 @@ class KubeNode:
 
 
 def kubeconfig(server: str) -> dict[str, Any]:
-    """A kubeconfig for a server that asks for nothing."""
+    """A kubeconfig for a server without authentication."""
     return {
         "current-context": "a",
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],

@@ -34,7 +34,7 @@ from moiety.model.errors import AgentError, NoAgent
 from moiety.testing.waiting import DEADLINE_S, until
 
 LISTEN_S = 5.0
-"""An agent keeps a question for events so long; then it is asked again."""
+"""How long one request for events waits in the agent."""
 A = TypeVar("A", bound=protocol.Answer)
 
 
@@ -48,7 +48,7 @@ class Node:
         self.directory = Path(self._short.name)
         self.env = {
             **os.environ,
-            "MOIETY_CONFIG": "",  # what is set on this machine is not what is tested
+            "MOIETY_CONFIG": "",  # the settings of this machine are not tested
             "MOIETY_DIR": self._short.name,
             "PYTHONUNBUFFERED": "1",
         }
@@ -81,9 +81,9 @@ class Node:
     def start_agent(
         self, *options: str, module: str = "moiety.agent", env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """An agent in the foreground, ready to serve; it leaves when told to, never by itself.
+        """Start an agent in the foreground and wait until it serves; it never ends by itself.
 
-        `module` is what Python runs: another one may be an agent with something about it.
+        `module` is the module that Python runs: tests may run a changed agent.
         """
         log = (self.folder / f"agent-{len(self.started)}.log").open("w")
         with log, signals_held():
@@ -128,7 +128,7 @@ class Node:
         env: Mapping[str, str] | None = None,
         stdin: bool = False,
     ) -> subprocess.Popen[str]:
-        """Any command in this node's environment; `stdin` for one that is to be written to."""
+        """Start any command in this node's environment; `stdin`: with a pipe to write to."""
         with signals_held():
             process = subprocess.Popen(
                 list(command),
@@ -163,10 +163,10 @@ class Node:
         )
 
     def json(self, *arguments: str) -> Any:
-        """What a `moiety` command prints with `-o json`.
+        """The output of a `moiety` command with `-o json`.
 
-        `ps` and `status`, which tests ask for again and again, are asked of the agent from here: a
-        process for each question takes the processors from the programs that are waited for.
+        `ps` and `status`, which tests call again and again, are sent to the agent directly: a new
+        process for each call would take the processors from the programs under test.
         """
         if arguments == ("ps",):
             found = self.ask(protocol.Ps(), protocol.Processes)
@@ -179,7 +179,7 @@ class Node:
         return json.loads(done.stdout)
 
     def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A | None:
-        """What the agent answers, also one that is just coming back; None if there is none."""
+        """The agent's answer, also of an agent that is just starting; None if there is none."""
         try:
             with call(Directory(self.directory)) as agent:
                 return agent.ask(request, answer)
@@ -209,7 +209,7 @@ class Node:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """SIGINT and SIGTERM wait until the block ends: what it starts is known before they count."""
+    """Hold SIGINT and SIGTERM until the block ends, when the started process is known."""
     arrived: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(n, lambda number, _: arrived.append(number)) for n in numbers]
@@ -229,7 +229,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 class Lines:
-    """What comes out of a descriptor, line by line: what was read too much waits for its turn."""
+    """The lines from a descriptor; text that was read beyond a line is kept for the next one."""
 
     def __init__(self, stream: int | IO[str] | None) -> None:
         assert stream is not None

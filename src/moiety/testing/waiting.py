@@ -1,9 +1,9 @@
-"""How tests wait: for an event, and only where there is none by looking again and again.
+"""Waiting in tests: for an event, or by polling where there is no event.
 
-A test waits for something that tells: a line in a pipe, the end of a process, a message, a change
-of a fake (`Changes`), an event of the agent (`Node.until_told`). `until` is for what has no event:
-the figures of `ps` and `status`, /proc, files, another system's objects. It waits for what stays
-true once it is true. Its deadline ends a test that hangs, and no result depends on how long it is.
+A test waits for an event: a line in a pipe, the end of a process, a message, a change of a fake
+(`Changes`), an event of the agent (`Node.until_told`). `until` polls states without an event: the
+figures of `ps` and `status`, /proc, files, another system's objects. The condition must stay true
+once it is true. The deadline ends a test that hangs, and no result depends on its length.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def until(
     *,
     step_s: float = STEP_S,
 ) -> Any:
-    """Wait for what `condition` returns to be true, and return it.
+    """Wait until `condition` returns a true value, and return that value.
 
-    It is asked again every `step_s` seconds: longer ones are for questions that are expensive.
+    It is called every `step_s` seconds: choose a longer step for an expensive condition.
 
     Raises:
         AssertionError: it was not true within `deadline_s` seconds; names `what`.
@@ -41,13 +41,13 @@ def until(
 
 
 class Changes:
-    """Tells those who wait, in one event loop, that something changed. Fakes have one."""
+    """Wakes the waiting tasks of one event loop after a change. Fakes have one."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
     def tell(self) -> None:
-        """Something changed."""
+        """Wake all waiting tasks."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():

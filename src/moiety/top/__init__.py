@@ -1,5 +1,5 @@
 """The terminal screen: the GPUs and their tenants, looked at again every second.
 
-It owns what is shown where, and the rates between two looks. It changes nothing, asks only what
-`moiety ps` and `moiety status` ask, and never starts an agent.
+It owns the layout of the screen, and the rates between two looks. It changes nothing, sends only
+the requests of `moiety ps` and `moiety status`, and never starts an agent.
 """

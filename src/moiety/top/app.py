@@ -18,7 +18,7 @@ from moiety.top.sample import Look, Rates
 
 COLOURS: Final = ("dark_orange", "dodger_blue2", "green3", "gold1", "orchid", "cyan3", "red3")
 NEWS_S: Final = 10.0
-"""how long the screen says that the agent was started again"""
+"""How long the screen shows that the agent was started again."""
 NAME_WIDTH: Final = 28
 WORDS_WIDTH: Final = 44
 
@@ -73,7 +73,7 @@ class Top(App[None]):
         self.call_later(self.look_again)
 
     async def look_again(self) -> None:
-        """Ask, unless paused or still being answered, and draw."""
+        """Ask the agent and draw, unless paused or another request is open."""
         if self.paused or self._looking:
             return
         self._looking = True
@@ -86,16 +86,16 @@ class Top(App[None]):
             self.draw()
 
     def on_resize(self) -> None:
-        """The bars are as wide as there is room."""
+        """Draw the bars again in the new width."""
         self.draw()
 
     def action_pause(self) -> None:
-        """Let the screen stand still, or go on."""
+        """Pause the screen, or go on."""
         self.paused = not self.paused
         self.draw()
 
     def action_sort(self) -> None:
-        """The next order."""
+        """Switch to the next order."""
         self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
         self.draw()
 
@@ -161,6 +161,6 @@ class Top(App[None]):
 
 
 def _cell(title: str, text: str, colour: str) -> Text:
-    """A cell as its column has it: amounts stand right, and the tenant's number in its colour."""
+    """A cell of a column: amounts are right-aligned, the tenant's number has its colour."""
     style = colour if title == TITLES[0] else ""
     return Text(text, style=style, justify="right" if title in AMOUNTS else "left")

@@ -1,7 +1,7 @@
 """Takes names out of a recording so that it still replays to the same instructions.
 
-A program's name and a gang's name become a number, wherever they stand: in events, in sentences of
-refusals and in the starting point. Other texts lose what the caller's `hide` takes out of them.
+Names of programs and gangs become numbers everywhere: in events, in sentences of refusals and in
+the starting point. In other texts, the caller's `hide` removes private parts.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ TEXTS: Final[dict[type, tuple[str, ...]]] = {
     ev.ArenaSet: ("reason",),
     do.Refused: ("text",),
 }
-"""fields with texts that people made, by class; a test finds those that are missing"""
+"""Fields with texts of users, by class; a test finds missing fields."""
 OWN_WORDS: Final = frozenset({(do.Refused, "code"), (do.Overdue, "state")})
-"""fields with texts that only moiety makes"""
+"""Fields with texts of moiety only."""
 
 
 class Disguise:
-    """The numbers that the names of one recording get."""
+    """Replaces the names of one recording by numbers."""
 
     def __init__(
         self, start: Checkpoint, steps: Iterable[Step], hide: Callable[[str], str]
     ) -> None:
-        """Number every name in it, in the order in which they come."""
+        """Number every name of the recording, in the order of appearance."""
         self._hide = hide
         self._numbers: dict[str, str] = {}
         self._counts = {"program": 0, "gang": 0}

@@ -1,7 +1,7 @@
 """A recording of an agent's events: fetched page by page, written to a file, read and replayed.
 
 The file is text, one JSON document on each line: a heading, the starting point, then one line for
-each event with the instructions that came out.
+each event with its instructions.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from moiety.version import __version__
 FORMAT: Final = 1
 HEADING_MAX: Final = 4 << 10
 LINE_MAX: Final = 64 << 20
-"""the longest line is the starting point: 1 MiB in the agent's memory, some more as text"""
+"""The longest line is the starting point: 1 MiB in the agent's memory, some more as text."""
 POLL_S: Final = 0.5
-"""how often a recording that goes on is fetched: long before the agent's memory is full"""
+"""How often a running recording is fetched: long before the agent's memory is full."""
 TRIES: Final = 5
-"""how often fetching begins anew, since the agent forgot in the meantime what comes next"""
+"""How often fetching starts again if the agent has dropped the next records meanwhile."""
 
 Ask = Callable[[EventRecording], RecordingPage]
 
@@ -45,7 +45,7 @@ class Heading(msgspec.Struct, frozen=True):
 
     format: int
     moiety: str
-    """the version that decided"""
+    """The version of moiety that decided."""
 
 
 class RecordLine(msgspec.Struct, frozen=True):
@@ -69,12 +69,12 @@ class Fetched:
 
     data: bytearray = field(default_factory=bytearray)
     agent_ended: bool = False
-    """while the recording went on"""
+    """True if the agent ended during the recording."""
     _pid: int = 0
     _next: EventRecording = field(default_factory=EventRecording)
 
     def fetch(self, ask: Ask) -> None:
-        """All that is new; raises RecordingInvalid if it cannot be had."""
+        """Fetch all new records; raises RecordingInvalid if they cannot be fetched."""
         for _ in range(TRIES):
             if self._fetch(ask):
                 return
@@ -124,7 +124,7 @@ class Fetched:
         return unpack_checkpoint(next(framed(self.data)))
 
     def steps(self) -> Iterator[Step]:
-        """What followed."""
+        """The steps after the starting point."""
         records = framed(self.data)
         next(records)
         return map(unpack, records)
@@ -132,16 +132,16 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is in a file that was written."""
+    """The content of a written file, in numbers."""
 
     events: int
     instructions: int
     seconds: float
-    """from the first event to the last"""
+    """Time from the first event to the last."""
 
 
 def write(sink: IO[bytes], fetched: Fetched, hide: Callable[[str], str]) -> Written:
-    """Write a recording; names become numbers, and `hide` takes out what else is private."""
+    """Write a recording; names become numbers, and `hide` removes other private data."""
     checkpoint = fetched.checkpoint
     disguise = Disguise(checkpoint, fetched.steps(), hide)
     sink.write(msgspec.json.encode(Heading(FORMAT, __version__)) + b"\n")
@@ -169,7 +169,7 @@ def read(path: Path) -> Iterator[Checkpoint | Step]:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a file, cut where no recording has so long a one: a device never ends."""
+    """The lines of a file, cut at the longest line of a recording: a device may never end."""
     if heading := file.readline(HEADING_MAX):
         yield heading
         while line := file.readline(LINE_MAX):
@@ -177,7 +177,7 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def parsed(name: str, lines: Iterable[bytes]) -> Iterator[Checkpoint | Step]:
-    """The same from the lines of a file that is called so; raises RecordingInvalid."""
+    """The same from the lines of the file `name`; raises RecordingInvalid."""
     decoders = _decoders()
     number = 0
     for number, line in enumerate(lines, start=1):
@@ -214,7 +214,7 @@ def _decoders() -> Iterator[Callable[[bytes], Heading | Checkpoint | Step]]:
 
 
 def replay_file(path: Path) -> Replayed:
-    """Decide again what a file tells; raises RecordingInvalid and OSError."""
+    """Replay a file, and compare the instructions; raises RecordingInvalid and OSError."""
     found = read(path)
     start = next(found)
     assert isinstance(start, Checkpoint)

@@ -1,9 +1,9 @@
 """A recording in the trace event format, which Perfetto and Chrome's viewer read.
 
-One process stands for a GPU, one thread in it for a tenant, named by program and process id.
-Complete events (`X`) are what took time, and `idle` where a program wanted nothing; instant events
-(`i`) refusals and who came and went, and counters (`C`) the resident bytes. Times are
-microseconds from the beginning of the recording.
+Each GPU is a process, and each tenant a thread in it, named by program and process id. Spans are
+complete events (`X`), with `idle` where a program wanted nothing. Refusals, and tenants' begins and
+ends, are instant events (`i`); resident bytes are counters (`C`). Times are microseconds from the
+beginning of the recording.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def trace(recording: Recording, wall_s: float) -> dict[str, Any]:
 
 
 def _names(recording: Recording) -> list[Event]:
-    """What processes and threads are called."""
+    """The events that name processes and threads."""
     events: list[Event] = []
     for gpu in recording.gpus.values():
         name = {"name": f"GPU {gpu.gpu}: {gpu.name}"}
@@ -55,7 +55,7 @@ def _names(recording: Recording) -> list[Event]:
 
 
 def _thread(recording: Recording, tenant: int) -> int:
-    """The program's own process id: one that outlives an agent stays on its track."""
+    """A tenant's thread: its process id, so that it keeps its track when the agent restarts."""
     found = recording.tenants.get(tenant)
     return found.pid if found else tenant
 
@@ -75,7 +75,7 @@ def _complete(recording: Recording, zero_s: float) -> Iterable[Event]:
             begin_us = _us(begin_s, zero_s)
             length_us = round(_us(end_s, zero_s) - begin_us, 3)
             if length_us <= 0:
-                continue  # less than viewers count in
+                continue  # below the resolution of viewers
             yield {
                 "ph": "X",
                 "name": span.kind,
@@ -89,9 +89,9 @@ def _complete(recording: Recording, zero_s: float) -> Iterable[Event]:
 
 
 def gaps(recording: Recording) -> list[Span]:
-    """Where a tenant was on a GPU and neither had it, nor wanted it, nor moved: it was idle.
+    """The idle times of tenants: on a GPU without holding it, waiting for it, or moving bytes.
 
-    From the first that is known of it there, until it left or the recording ended.
+    They begin after a tenant's first span there, and end when it left or the recording ended.
     """
     known: dict[tuple[int, int], list[Span]] = defaultdict(list)
     for span in recording.all_spans:
@@ -113,7 +113,7 @@ def gaps(recording: Recording) -> list[Span]:
 
 
 def nested(spans: Iterable[Span]) -> Iterable[tuple[Span, float, float]]:
-    """Spans of one track as pieces of which none crosses another's end, as viewers need it.
+    """Spans of one track, cut so that no piece crosses the end of another, as viewers need.
 
     A program can be waiting for its turn before its last bytes have left: such a wait is cut in
     two where the eviction ends.
@@ -149,7 +149,7 @@ def _instants(recording: Recording, zero_s: float) -> Iterable[Event]:
 
 
 def _counters(recording: Recording, zero_s: float) -> Iterable[Event]:
-    """One counter for each tenant, and one for all of them together; one value at a time each."""
+    """One counter for each tenant, and one for all tenants; each with one value at a time."""
     there: dict[int, dict[int, int]] = defaultdict(dict)
     found: dict[tuple[int, str, float], Event] = {}
     for sample in recording.samples:

@@ -1,4 +1,4 @@
-"""A recording: what an agent remembers, fetched page by page, also across a restart of it."""
+"""A recording: an agent's records, fetched page by page, also across a restart of the agent."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from moiety.agent.control.rows import GpuName, Sample, Span, TenantName
 from moiety.model.errors import AgentError
 
 STRIDE: Final = 1_000_000
-"""a new agent counts its tenants from 1 again: those of the n-th get n times this added"""
+"""A new agent counts its tenants from 1 again: n times this is added for the n-th agent."""
 POLL_S: Final = 0.5
-"""how often a recording that goes on is fetched: long before the agent's memory is full"""
+"""How often a running recording is fetched: long before the agent's memory is full."""
 
 Ask = Callable[[TimelineRequest], Recorded]
 
@@ -32,23 +32,23 @@ class Recording:
     spans: list[Span] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     open: list[Span] = field(default_factory=list)
-    """what had not ended when the recording did"""
+    """Spans that had not ended when the recording did."""
     lost: int = 0
-    """spans that the agent had forgotten before they were fetched"""
+    """Spans that the agent had dropped before they were fetched."""
     agents: int = 0
-    """how many agents took part"""
+    """The number of agents in the recording."""
     agent_ended: bool = False
-    """no agent followed the last one"""
+    """True if no agent followed the last one."""
     _pid: int = 0
     _next: TimelineRequest = field(default_factory=TimelineRequest)
 
     @property
     def all_spans(self) -> list[Span]:
-        """Those that ended, and those that were cut off by the end of the recording."""
+        """The ended spans, and the spans that the end of the recording cut off."""
         return self.spans + self.open
 
     def fetch(self, ask: Ask, since_s: float = 0.0) -> None:
-        """Everything that is new; what ended before `since_s` is left out."""
+        """Fetch all new records, without spans that ended before `since_s`."""
         more = True
         while more:
             page = ask(replace(self._next, since_s=since_s))
@@ -75,21 +75,21 @@ class Recording:
                 sleep(min(POLL_S, left_s))
                 self.fetch(ask, since_s)
         except KeyboardInterrupt:
-            pass  # what there is until now is what was wanted
+            pass  # the user wants the records until now
         except AgentError:
             if not self.agents:
                 raise
-            self.agent_ended = True  # and what it told before is still true
+            self.agent_ended = True  # the pages that it sent before are still good
 
     def close(self, since_s: float = 0.0) -> None:
-        """Settle when it begins: at `since_s`, or with the first that is known."""
+        """Set the begin of the recording: `since_s`, or the first record."""
         if since_s:
             self.begin_s = since_s
         else:
             self.begin_s = min([s.begin_s for s in self.all_spans], default=self.end_s)
 
     def label(self, tenant: int) -> str:
-        """What to call a tenant."""
+        """The name of a tenant in texts."""
         found = self.tenants.get(tenant)
         if found is None:
             return f"tenant {tenant % STRIDE}"
@@ -97,7 +97,7 @@ class Recording:
         return f"{found.program} (pid {found.pid}{gang})"
 
     def _meet(self, page: Recorded) -> None:
-        """Another agent answers: what the last one held open ended with it."""
+        """Another agent answers: the open spans of the last agent ended with it."""
         self.spans += self.open
         self.open = []
         self.agents += 1
