@@ -76,7 +76,7 @@ def test_a_request_that_was_admitted_is_refused_once_it_is_hopeless(node: Simula
     tenant = node.start({0: [50]})  # waits for its turn
     pinned.pin("cuIpcGetMemHandle")
     assert refusal(node, tenant).code == "capacity"
-    assert "cannot be had any more" in tenant.refusals[0].text
+    assert "no longer fit on GPU" in tenant.refusals[0].text
 
 
 def test_who_does_not_fit_beside_a_pinned_one_is_told_why(node: SimulatedNode) -> None:

@@ -1,4 +1,4 @@
-"""What is refused at once, because it could never be held: every no in words and numbers."""
+"""Refusals of requests that could never be held, in words and numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Refusal = tuple[str, str]
 
 
 _WHOLE = 0.99
-"""of its time and its memory; processes of a workload divide it with a remainder"""
+"""The part of a GPU that counts as all of it: a workload's processes divide it with a remainder."""
 
 
 def refuse_bytes(
@@ -68,7 +68,7 @@ def refuse_bytes(
 
 
 def refuse_beside_all(ledger: Ledger, gpu: int, tenant: Tenant) -> Refusal | None:
-    """Why nobody comes to a GPU that is promised whole, its time and its memory, to others.
+    """Why a tenant may not use a GPU whose time and memory are all promised to other tenants.
 
     It could allocate nothing there, and its context alone would interrupt them.
     """
@@ -114,19 +114,19 @@ def _instead(ledger: Ledger) -> str:
 
 
 def outgrown(ledger: Ledger, tenant: Tenant, gpu: int, capacity: int) -> Refusal | None:
-    """Why a request that was admitted can not be held any more; None if it still can."""
+    """Why a request that was admitted cannot be held any more; None if it still can."""
     own, promised_own = _own_bytes(tenant, gpu)
     beside = sum(t.promised_bytes(on) for t, on in ledger.on(gpu)) - promised_own
     if own + beside <= capacity:
         return None
     return "capacity", (
-        f"{format_bytes(own)} in all on GPU {gpu} cannot be had any more: "
-        f"{format_bytes(beside)} of others can not leave it now (moiety ps)"
+        f"the {format_bytes(own)} that this program needs in all no longer fit on GPU {gpu}: "
+        f"{format_bytes(beside)} of other programs cannot leave it now; end one of them (moiety ps)"
     )
 
 
 def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
-    """Why these cannot hold together, and so be a gang; empty if they can."""
+    """Why these tenants cannot hold together, and so be a gang; empty if they can."""
     for gpu in ledger.specs:
         own = [(t, on) for t in tenants if (on := t.gpus.get(gpu))]
         need = sum(on.used_bytes for _, on in own)
@@ -138,21 +138,21 @@ def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
 
 
 def _own_bytes(tenant: Tenant, gpu: int) -> tuple[int, int]:
-    """What a tenant, or its gang, has on a GPU, and what of that it will have for good."""
+    """Bytes that a tenant, or its gang, has allocated on a GPU, and bytes that it was promised."""
     own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
     promised = sum(m.promised_bytes(on) for m in mates(tenant) if (on := m.gpus.get(gpu)))
     return sum(on.allocated_bytes for on in own), promised
 
 
 def budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
-    """What may be promised: contexts eat into the capacity once the reserve is used up."""
+    """Bytes that may be promised: contexts reduce the capacity once the headroom is used up."""
     spec = ledger.specs[gpu]
     residue = sum(on.residue_bytes for _, on in ledger.on(gpu)) + more_residue
     return min(spec.capacity_bytes, spec.total_bytes - residue)
 
 
 def _spill_bytes(ledger: Ledger, gpu: int, more: int = 0, residue: int = 0) -> int:
-    """Host memory that all GPUs' data can need, were there `more` on this one."""
+    """Host memory that the data of all GPUs can need, with `more` bytes on this GPU."""
     spill = 0
     for each in ledger.specs:
         here = each == gpu
