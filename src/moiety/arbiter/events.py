@@ -16,12 +16,12 @@ from moiety.model.share import NOTHING_ASKED, Share
 class Hello(Recordable, frozen=True):
     """A process said hello. It holds no lease, unless `holding` (it outlived its agent).
 
-    `epoch` is that of its last lease; the next one it gets has a higher one. `resumed` says that
-    it outlived its agent, so that contexts it speaks of before `Settled` may be there already.
-    `replaces` is the tenant that the same process was until its connection broke: what that one
-    has is this one's until `Attach` says it anew, or `Detach` that it is gone. `fenced`: it has
-    not answered since it was, so its work runs without a lease until it has. `doubted`: it says
-    that it holds a lease and nobody knows of one: it is told to drain.
+    `epoch` is that of its last lease; its next lease has a higher one. `resumed`: the process
+    outlived its agent, so contexts that it names before `Settled` may exist already. `replaces` is
+    the tenant that this process was until its connection broke: the bytes of that tenant count for
+    this one until `Attach` reports them anew, or `Detach` reports that they are gone. `fenced`: the
+    process has not answered since it was fenced, so its work runs without a lease until it answers.
+    `doubted`: the process reports a lease that the agent does not know, so it is told to drain.
     """
 
     tenant: int
@@ -31,9 +31,9 @@ class Hello(Recordable, frozen=True):
     resumed: bool = False
     share: Share = NOTHING_ASKED
     name: str = ""
-    """how people know it; for sentences"""
+    """The name of the program and its pid, for sentences."""
     uid: int = -1
-    """the user whose it is"""
+    """The user that runs the process."""
     replaces: int = 0
     fenced: bool = False
     doubted: bool = False
@@ -42,8 +42,8 @@ class Hello(Recordable, frozen=True):
 class GangJoined(Recordable, frozen=True):
     """From now on a process holds together with the others in this gang, or not at all.
 
-    The gang begins once `size` are in it, or with whoever there is (0). `begun`: it has begun
-    before. `Arbiter.refuse_gang` said that they fit together.
+    The gang begins once it has `size` members, or with any number of members (0). `begun`: it has
+    begun before. `Arbiter.refuse_gang` found that the members fit together.
     """
 
     tenant: int
@@ -63,7 +63,7 @@ class Attach(Recordable, frozen=True):
 
     `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
     same `serial` once there is room for it, or by `Refused`. The last five are only for a process
-    that outlived its agent or its connection: what `exists` is counted and not refused.
+    that outlived its agent or its connection: a context that `exists` is counted, never refused.
     """
 
     tenant: int
@@ -87,7 +87,7 @@ class Measured(Recordable, frozen=True):
 
 
 class Detach(Recordable, frozen=True):
-    """A process has no context on a GPU any more; whatever it had there is freed."""
+    """A process has no context on a GPU any more; all bytes that it had there are freed."""
 
     tenant: int
     gpu: int
@@ -102,16 +102,16 @@ class AllocRequest(Recordable, frozen=True):
     bytes: int
     pinned: bool = False
     managed: bool = False
-    """the driver pages them: they are counted like others while the process holds, and are gone
-    from the GPU when it has drained"""
+    """The driver pages these bytes: they count like others while the process holds, and have left
+    the GPU when it has drained."""
 
 
 class DriverOom(Recordable, frozen=True):
     """A process' driver ran out of memory for itself: code, a context, a graph.
 
     `free_bytes` is what the driver has free now (NVML); None: not known. Answered by `Admitted`
-    once up to `bytes` are free, or by `Refused`. It is no allocation: what was taken of it is
-    residue, and `Measured` tells how much; until then the room is kept for a while.
+    once up to `bytes` are free, or by `Refused`. It is no allocation: what the driver takes is
+    residue, and `Measured` reports how much; until then the room is kept free for a while.
     """
 
     tenant: int
@@ -124,8 +124,8 @@ class DriverOom(Recordable, frozen=True):
 class Free(Recordable, frozen=True):
     """A process freed `bytes`, of which `resident_bytes` were on the GPU.
 
-    `allowed`: all of them were, they are part of its allowance from now on, and `resident_bytes` of
-    them still are there.
+    `allowed`: all of them were on the GPU. They are part of the process' credit from now on, and
+    `resident_bytes` of them stay on the GPU.
     """
 
     tenant: int
@@ -138,7 +138,7 @@ class Free(Recordable, frozen=True):
 
 
 class CreditUsed(Recordable, frozen=True):
-    """A process allocated `bytes` of its allowance; `spare_bytes` less are spare now."""
+    """A process allocated `bytes` of its credit; `spare_bytes` of them were spare before."""
 
     tenant: int
     gpu: int
@@ -147,7 +147,7 @@ class CreditUsed(Recordable, frozen=True):
 
 
 class CreditReturned(Recordable, frozen=True):
-    """A process gave its allowance on a GPU back, of which `bytes` were left; nothing is spare."""
+    """A process returned its credit on a GPU, of which `bytes` were left; nothing is spare."""
 
     tenant: int
     gpu: int
@@ -155,9 +155,9 @@ class CreditReturned(Recordable, frozen=True):
 
 
 class PinBytes(Recordable, frozen=True):
-    """So many `bytes` of what a process has can not leave from now on: others can see them.
+    """From now on `bytes` of a process cannot leave the GPU, because other processes can see them.
 
-    Freed like bytes that were pinned when they were asked for.
+    They are freed like bytes that were pinned when they were requested.
     """
 
     tenant: int
@@ -166,9 +166,9 @@ class PinBytes(Recordable, frozen=True):
 
 
 class ChargeTransferred(Recordable, frozen=True):
-    """A process has `bytes` of another that is gone, or gave them up: it is charged with them now.
+    """A process is charged with `bytes` of another process that is gone, or that gave them up.
 
-    They cannot leave, it may be more than its limit, and the process does not count them.
+    The bytes cannot leave the GPU and may exceed the limit. The process does not count them itself.
     """
 
     tenant: int
@@ -177,7 +177,7 @@ class ChargeTransferred(Recordable, frozen=True):
 
 
 class ChargeReleased(Recordable, frozen=True):
-    """A process has no longer what it inherited, or some of it."""
+    """A process no longer has `bytes` that it inherited (`ChargeTransferred`)."""
 
     tenant: int
     gpu: int
@@ -197,7 +197,7 @@ class Restored(Recordable, frozen=True):
 
 
 class Resident(Recordable, frozen=True):
-    """The process counted how much of it is on a GPU (before `Drained`, if it has several)."""
+    """The process counted its resident bytes on a GPU (before `Drained`, if it has several)."""
 
     tenant: int
     gpu: int
@@ -207,7 +207,7 @@ class Resident(Recordable, frozen=True):
 class Drained(Recordable, frozen=True):
     """The process has nothing running any more, as the revoke with this epoch asked.
 
-    It has counted how much of it is on this GPU, the last one of those that it uses.
+    `resident_bytes` is its count on `gpu`, the last GPU that it counted.
     """
 
     tenant: int
@@ -256,38 +256,41 @@ class StopChecked(Recordable, frozen=True):
 
 
 class ShareSet(Recordable, frozen=True):
-    """What a process is promised has changed; `Arbiter.refuse_share` said that it can be."""
+    """The share of a process has changed; `Arbiter.refuse_share` found that it can be promised."""
 
     tenant: int
     share: Share
 
 
 class UserLimitsSet(Recordable, frozen=True):
-    """What all processes of a user may allocate together on one GPU; instead of what held before.
+    """What all processes of a user may allocate together on one GPU; replaces all earlier limits.
 
-    By user: how much, and the rule in words.
+    `limits` has for each user the bytes and the rule in words.
     """
 
     limits: Mapping[int, tuple[int, str]]
 
 
 class SettingsSet(Recordable, frozen=True):
-    """How the arbiter decides has changed; the host memory for evicted bytes stays what it is."""
+    """The settings have changed; the host memory for evicted bytes keeps its size."""
 
     settings: Settings
 
 
 class ArenaSet(Recordable, frozen=True):
-    """Host memory for evicted bytes became less, for this reason, or more; nothing held is lost."""
+    """The host memory for evicted bytes has a new size; `reason` says why it is smaller.
+
+    No evicted byte is lost.
+    """
 
     arena_bytes: int
     reason: str = ""
 
 
 class GpuLost(Recordable, frozen=True):
-    """A GPU does nothing any more, so nothing can be moved: nobody has to wait for room on it.
+    """A GPU does nothing any more, so no bytes can move: no tenant has to wait for room on it.
 
-    Whoever has a context there is told so by its own next call.
+    The next call of each process with a context there returns the error.
     """
 
     gpu: int
@@ -298,7 +301,7 @@ class Tick(Recordable, frozen=True):
 
 
 class Settled(Recordable, frozen=True):
-    """Whoever outlived the last agent has reconnected, or had the time to: decide from now on."""
+    """Processes that outlived the last agent have had time to reconnect: decide from now on."""
 
 
 Event = (

@@ -31,9 +31,9 @@ class RestoreBudget(Recordable, frozen=True):
     """Tell the process that it may make this many bytes more resident.
 
     Room adds up until the next `Grant`, or `Evict` on that GPU, which void what was not used of
-    it. It is never given while an `Evict` is under way. Once there was room, the process says
-    `Restored` as soon as all that it knows of is resident on all its GPUs, whether because it
-    restored the last of it or freed it; and again for each later `RestoreBudget`.
+    it. It is never given while an `Evict` is under way. After it, the process says `Restored` as
+    soon as all bytes that it knows of are resident on all its GPUs, because it restored or freed
+    the last of the others; and again for each later `RestoreBudget`.
     """
 
     tenant: int
@@ -79,7 +79,7 @@ class Evict(Recordable, frozen=True):
 
 
 class SetIdleTimeout(Recordable, frozen=True):
-    """Ask a holder to tell when it has submitted nothing for `idle_s`; 0 ends the watch.
+    """Ask a holder to report when it has submitted nothing for `idle_s`; 0 ends the watch.
 
     It answers with `Idle`, and with `Busy` once it submits again: that ends the watch too, and so
     does `Revoke`. A new one replaces the last.
@@ -100,12 +100,12 @@ class SetQueueDepth(Recordable, frozen=True):
 
 
 class CreditGrant(Recordable, frozen=True):
-    """Let the process allocate `bytes` more without asking: it tells with `CreditUsed`.
+    """Let the process allocate `bytes` more without a request: it reports their use (`CreditUsed`).
 
-    The bytes count as allocated and resident from now on. Until it has `most_bytes` of them, what
-    it frees becomes part of them (`Free.allowed`), and may stay on the GPU. It gives back what is
-    left, with `CreditReturned`: when told to, when it did not use it for a moment, and before
-    `Drained`.
+    The bytes count as allocated and resident from now on. Until its credit is `most_bytes`, what
+    the process frees becomes part of it (`Free.allowed`), and may stay on the GPU. The process
+    returns what is left, with `CreditReturned`: when it is told to, when it has not used it for a
+    moment, and before `Drained`.
     """
 
     tenant: int
@@ -115,7 +115,7 @@ class CreditGrant(Recordable, frozen=True):
 
 
 class CreditRevoke(Recordable, frozen=True):
-    """Have the process give its allowance on a GPU back: answered by `CreditReturned`."""
+    """Have the process return its credit on a GPU: answered by `CreditReturned`."""
 
     tenant: int
     gpu: int
@@ -135,7 +135,7 @@ class Overdue(Recordable, frozen=True):
 
 
 class CheckStopped(Recordable, frozen=True):
-    """Find out whether a process that is slow to answer is stopped, and tell with `StopChecked`."""
+    """Find out whether a process that is slow to answer is stopped; answered by `StopChecked`."""
 
     tenant: int
 
@@ -145,7 +145,7 @@ class StateChanged(Recordable, frozen=True):
 
     `after` is the state that follows; None if the tenant has left, or does not use these GPUs any
     more. It comes before every instruction that follows from the change, except `Grant` and
-    `Revoke`, for which somebody waits.
+    `Revoke`, because a program waits for these.
     """
 
     tenant: int

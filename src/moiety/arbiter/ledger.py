@@ -1,7 +1,7 @@
-"""The books of one node: who has how many bytes where, who is in the queue, and the sums.
+"""The ledger of one node: each tenant's bytes on each GPU, the queue of tenants, and the sums.
 
 The ledger is the only writer of bytes. Every change brings the sums of its GPU up to date, so that
-nothing adds them up again. `touch` follows a change of what may leave or of what is asked for.
+no code adds them up again. `touch` follows a change of which bytes may leave or are requested.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Ledger:
         self._balances = {gpu: Balance() for gpu in self.specs}
         self.arena_bytes = arena_bytes
         self.arena_reason = ""
-        """why that is less than was wanted, if it is"""
+        """Why the arena is smaller than was wanted; empty if it is not."""
         self._changes: list[StateChanged] = []
         self.lost: set[int] = set()
-        """GPUs that are gone: their specs say that there is always room"""
+        """Lost GPUs; their specs say that there is always room."""
         self.tenants: dict[int, Tenant] = {}
         self.gangs: dict[str, TenantGang] = {}
         self.user_limits: Mapping[int, tuple[int, str]] = {}
         """by uid: what all tenants of a user may allocate on one GPU, and the rule in words"""
         self.queue: list[int] = []
         self.parts_changed = True
-        """who wants something, or what they were promised, is not what it was"""
+        """True after a change of the tenants that want GPU time, or of their shares."""
 
     def on(self, gpu: int) -> Iterator[tuple[Tenant, Residency]]:
         """The tenants that have a context on this GPU, in order of arrival."""
@@ -45,9 +45,9 @@ class Ledger:
                 yield tenant, entry
 
     def units(self, gpu: int) -> Iterator[tuple[Tenant, int, int]]:
-        """Those who hold together: one of each, what they have on this GPU, and what of it stays.
+        """Each gang, as one of its members, and each tenant without a gang, with bytes on this GPU.
 
-        That is allocated and promised bytes, of all its members for a gang.
+        The bytes are the allocated and the promised ones; for a gang, those of all its members.
         """
         sums: dict[str, tuple[Tenant, int, int]] = {}
         for tenant, on in self.on(gpu):
@@ -110,17 +110,17 @@ class Ledger:
         taken, self._changes = self._changes, []
         return taken
 
-    # Who is there
+    # Tenants
 
     def add(self, tenant: Tenant) -> None:
-        """Enter a tenant, with what it has already."""
+        """Enter a tenant, with the bytes that it has already."""
         self.tenants[tenant.number] = tenant
         for gpu, on in tenant.gpus.items():
             self._balances[gpu].tenants += 1
             self._post(tenant, gpu, on)
 
     def remove(self, tenant: Tenant) -> None:
-        """Forget a tenant: what it had is free."""
+        """Forget a tenant: its bytes are free."""
         for gpu in list(tenant.gpus):
             self.detach(tenant, gpu)
         del self.tenants[tenant.number]
@@ -128,7 +128,7 @@ class Ledger:
             self.queue.remove(tenant.number)
 
     def attach(self, tenant: Tenant, gpu: int, on: Residency) -> None:
-        """Enter what a tenant has on a GPU, instead of what was known of it."""
+        """Enter a tenant's residency on a GPU, in place of the one that was known."""
         if gpu in tenant.gpus:
             self._unpost(gpu, tenant.gpus[gpu])
         tenant.gpus[gpu] = on
@@ -136,13 +136,13 @@ class Ledger:
         self._post(tenant, gpu, on)
 
     def detach(self, tenant: Tenant, gpu: int) -> Residency:
-        """Forget what a tenant had on a GPU."""
+        """Forget a tenant's residency on a GPU, and return it."""
         on = tenant.gpus.pop(gpu)
         self._unpost(gpu, on)
         return on
 
     def touch(self, tenant: Tenant) -> None:
-        """Bring the sums up to date after a change of what may leave, or of what is asked for."""
+        """Bring the sums up to date after a change of which bytes may leave or are requested."""
         for gpu, on in tenant.gpus.items():
             self._post(tenant, gpu, on)
 
@@ -206,7 +206,7 @@ class Ledger:
         self._post(tenant, gpu, on)
 
     def inherit(self, tenant: Tenant, gpu: int, more: int) -> None:
-        """Charge a tenant with bytes that another one allocated, which cannot leave."""
+        """Charge a tenant with bytes that another tenant allocated and that cannot leave."""
         on = tenant.gpus[gpu]
         on.allocated_bytes += more
         on.pinned_bytes += more
@@ -215,7 +215,7 @@ class Ledger:
         self._post(tenant, gpu, on)
 
     def disown(self, tenant: Tenant, gpu: int, less: int) -> None:
-        """End the charge for bytes that another one allocated."""
+        """End the charge for bytes that another tenant allocated."""
         on = tenant.gpus[gpu]
         gone = min(less, on.inherited_bytes)
         on.inherited_bytes -= gone
@@ -225,14 +225,14 @@ class Ledger:
         self._post(tenant, gpu, on)
 
     def measure(self, tenant: Tenant, gpu: int, residue: int) -> None:
-        """Replace the size of a context by the measured one, which includes what was reserved."""
+        """Replace the size of a context by the measured one, which includes the driver reserve."""
         on = tenant.gpus[gpu]
         on.residue_bytes = residue
         on.needed_bytes = 0
         self._post(tenant, gpu, on)
 
     def reserve(self, tenant: Tenant, gpu: int, least: int) -> None:
-        """Keep at least so many bytes free for what a driver takes by itself."""
+        """Keep at least `least` bytes free for what a driver allocates by itself."""
         on = tenant.gpus[gpu]
         on.needed_bytes = max(on.needed_bytes, least)
         self._post(tenant, gpu, on)
@@ -255,7 +255,7 @@ class Ledger:
         self._post(tenant, gpu, on)
 
     def begin_turn(self, tenant: Tenant) -> None:
-        """Forget what the coming of a tenant moved, and that moving it out failed once."""
+        """Forget how many bytes a tenant's restore moved, and that an eviction failed."""
         tenant.memory.coming_bytes = 0
         if tenant.drain.stuck_until_s:
             tenant.drain.stuck_until_s = 0.0
@@ -270,8 +270,8 @@ class Ledger:
     def evict(self, tenant: Tenant, gpu: int, moved: int, resident: int, *, last: bool) -> None:
         """Count bytes that left the GPU; the last ones end the oldest order.
 
-        Then what was left of the tenant's room is void: it gets no new one before the last order
-        ends.
+        The end of an order voids the rest of the tenant's room: it gets no new room before the
+        last order ends.
         """
         on = tenant.gpus[gpu]
         tenant.memory.evicted_bytes += moved
@@ -284,7 +284,7 @@ class Ledger:
             self._post(tenant, gpu, on)
 
     def count(self, tenant: Tenant) -> None:
-        """Charge a tenant that has drained with what it said is resident."""
+        """Charge a tenant that has drained with the resident bytes that it counted."""
         for gpu, resident in tenant.memory.counted.items():
             self._recharge(tenant, gpu, tenant.gpus[gpu], resident)
         tenant.memory.counted.clear()
@@ -294,14 +294,14 @@ class Ledger:
         self._trim(tenant, gpu, on)
 
     def _trim(self, tenant: Tenant, gpu: int, on: Residency) -> None:
-        """Forget charges beyond what a tenant has: room for bytes that it freed meanwhile."""
+        """Forget charges beyond a tenant's bytes: room for bytes that it freed meanwhile."""
         on.charged_bytes = min(on.charged_bytes, on.allocated_bytes - tenant.pending_bytes(gpu))
         self._post(tenant, gpu, on)
 
-    # Bytes that a process may take without asking
+    # Credit
 
     def grant_credit(self, tenant: Tenant, gpu: int, more: int) -> None:
-        """Count bytes as allocated and resident that a process may take from now on."""
+        """Count bytes as allocated and resident that a process may allocate from now on."""
         on = tenant.gpus[gpu]
         on.allowed_bytes += more
         on.allocated_bytes += more
@@ -309,10 +309,10 @@ class Ledger:
         self._post(tenant, gpu, on)
 
     def use_credit(self, tenant: Tenant, gpu: int, taken: int, spare: int) -> None:
-        """Count bytes that a process took, `spare` of them from what it had kept.
+        """Count bytes that a process allocated from its credit, `spare` of them spare ones.
 
-        More than it had counts as well, up to what it could have asked for: a process does not
-        become larger than its limit by saying so.
+        Bytes beyond the credit count as well, up to the process' limit: no message of a process
+        makes it larger than its limit.
         """
         on = tenant.gpus[gpu]
         known = min(taken, on.allowed_bytes)
@@ -330,7 +330,7 @@ class Ledger:
         on.spare_bytes = min(on.allowed_bytes, on.spare_bytes + spare)
 
     def return_credit(self, tenant: Tenant, gpu: int, left: int) -> None:
-        """Release what a process had left of its credit."""
+        """Release the bytes that a process had left of its credit."""
         on = tenant.gpus[gpu]
         gone = min(left, on.allowed_bytes)
         on.allowed_bytes -= gone
@@ -388,8 +388,8 @@ class Ledger:
     def _stretched_bytes(self, gpu: int, capacity: int, expected: int) -> int:
         """The capacity where contexts turned out larger than expected.
 
-        What is there stays, and whoever was let in must be able to come back, at the cost of
-        the headroom; but never more than was promised with the residue that was expected.
+        Resident bytes stay, and each tenant that was admitted must be able to come back, at the
+        cost of the headroom. The result is never more than was promised with the expected residue.
         """
         spec = self.specs[gpu]
         promised = sum(t.promised_bytes(on) for t, on in self.on(gpu))

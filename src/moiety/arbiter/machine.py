@@ -134,7 +134,7 @@ class Arbiter:
         self._is_handling = False
 
     def _apply(self, event: ev.Event) -> None:
-        """Write down what happened, and what was held back until it did."""
+        """Handle an event, and the requests that were held back until it happened."""
         context = self._context
         if not context.credit.holds_up(event, context.settings, context.now_s, context.out):
             HANDLERS[type(event)](context, event)
@@ -164,7 +164,7 @@ class Arbiter:
         self._early.check()
 
     def _take(self) -> Iterator[do.Instruction]:
-        """What was decided and not yielded; the ends of stays come before what is no lease."""
+        """Decided instructions that were not yielded; state changes come before all but leases."""
         context = self._context
         for instruction in context.out:
             if type(instruction) is not do.Grant and type(instruction) is not do.Revoke:
@@ -186,7 +186,7 @@ class Arbiter:
         return [view_gpu(self._context.ledger, gpu) for gpu in self._context.ledger.specs]
 
     def queue(self) -> list[int]:
-        """Tenants that wait for a turn, who came first before who came later."""
+        """The tenants that wait for a turn, in order of arrival."""
         return list(self._context.ledger.queue)
 
     def refuse_share(
@@ -194,13 +194,13 @@ class Arbiter:
     ) -> tuple[str, Share] | None:
         """Why a share cannot be promised on a GPU, with the largest that can; None if it can.
 
-        `own` are the tenants that have it instead of their present shares; `beside` is what was
-        promised to processes that are not there yet.
+        `own` are the tenants whose present shares it replaces; `beside` is what was promised to
+        processes that have not started yet.
         """
         return refuse_share(self._context.ledger, gpu, share, beside, frozenset(own))
 
     def refuse_gang(self, tenants: Iterable[int]) -> str:
-        """Why these tenants cannot hold together, and so be a gang; empty if they can."""
+        """Why these tenants cannot hold together as a gang; empty if they can."""
         known = (self._context.ledger.tenants.get(number) for number in tenants)
         return refuse_gang(self._context.ledger, [tenant for tenant in known if tenant])
 
@@ -210,12 +210,12 @@ class Arbiter:
         return known.missing if known else 0
 
     def resident_bytes(self, tenant: int, gpu: int) -> int:
-        """What a tenant has on a GPU, room that it was given included; 0 if it is not there."""
+        """A tenant's resident bytes on a GPU, including room that it was given; 0 if none."""
         entry = self._context.ledger.entry(tenant, gpu)
         return entry.charged_bytes - entry.allowed_bytes if entry else 0
 
     def spare_bytes(self, tenant: int, gpu: int) -> int:
-        """What of it is on a GPU besides, since it may be used again; 0 if it is not there."""
+        """A tenant's freed bytes that are kept on a GPU for its next allocations; 0 if none."""
         entry = self._context.ledger.entry(tenant, gpu)
         return entry.spare_bytes if entry else 0
 
@@ -229,13 +229,13 @@ class Arbiter:
         return needs(self._context.ledger)
 
     def managed_bytes(self, tenant: int, gpu: int) -> int:
-        """What a tenant has on a GPU that the driver pages; 0 if it is not there."""
+        """A tenant's bytes on a GPU that the driver pages; 0 if it has none."""
         entry = self._context.ledger.entry(tenant, gpu)
         return entry.managed_bytes if entry else 0
 
 
 def _is_quiet(event: ev.Event) -> bool:
-    """Whether nothing follows from it: a count before `Drained`, or an allocation within credit."""
+    """Whether no round has to follow: a count before `Drained`, or an allocation within credit."""
     kind = type(event)
     if kind is ev.Free:
         return event.allowed  # type: ignore[union-attr]  # faster than isinstance

@@ -19,7 +19,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.checkpoint import Checkpoint, restore
 
 HIDDEN: Final = re.compile(r"<(?:removed|user|host|mail)>|~")
-"""what stands in a recording instead of a text that is private"""
+"""What replaces a private text in a recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +36,25 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first instruction that is another one. `number` counts events from 1."""
+    """The first instruction that differs. `number` counts events from 1."""
 
     number: int
     step: Step
     expected: do.Instruction | None
-    """the recorded one; None: there was no more"""
+    """The recorded instruction; None: the recording has no more."""
     got: do.Instruction | None
-    """the one that came out now; None: there was no more"""
+    """The new instruction; None: the arbiter decided no more."""
     error: str = ""
-    """what the arbiter raised on this event; empty if it decided"""
+    """The arbiter's error on this event; empty if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What became of a recording."""
+    """The result of a replay."""
 
     events: int
     instructions: int
-    """how many were the same"""
+    """The number of instructions that were the same."""
     difference: Difference | None = None
 
 

@@ -24,11 +24,11 @@ class TenantGpuView:
     limit_bytes: int
     managed_bytes: int = 0
     pinned_bytes: int = 0
-    """of the allocated ones, those that never leave"""
+    """Allocated bytes that never leave the GPU."""
     allowed_bytes: int = 0
-    """what it may allocate besides without asking"""
+    """Its credit, which none of the other fields counts."""
     spare_bytes: int = 0
-    """of those, what it freed and is still on the GPU: in none of the others"""
+    """Bytes of the credit that it freed and that are still on the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TenantView:
     turns: int
     pinned: bool = False
     asks: bool = False
-    """whether it waits for the answer to a request"""
+    """Whether it waits for the answer to a request."""
     share: Share = NOTHING_ASKED
     received: float = 0.0
     """the part of the GPU's time that it had over the last seconds, its hand-offs included"""
@@ -53,11 +53,11 @@ class TenantView:
     evicted_bytes: int = 0
     lag_s: float = 0.0
     is_stopped: bool = False
-    """its process is, and something is expected of it"""
+    """Whether its process is stopped while it has an order to carry out."""
     is_overdue: bool = False
-    """it did not do what it was told by the deadline"""
+    """Whether it did not carry out an order by the deadline."""
     gang: str = ""
-    """with which others it holds together"""
+    """The gang with which it holds; empty: none."""
     paused: bool = False
     """whether its limit is used up for the moment"""
     since_s: float = 0.0
@@ -130,7 +130,7 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
 
 
 def _awaited(ledger: Ledger, tenant: Tenant) -> str:
-    """Who gives a GPU back for it, or its gang; empty if nobody has to any more."""
+    """Which tenant gives a GPU back for this one or its gang; empty if none has to any more."""
     gpus = gpus_of(tenant)
     for other in ledger.tenants.values():
         if other.state is State.DRAINING and not gpus.isdisjoint(other.gpus):
@@ -140,7 +140,7 @@ def _awaited(ledger: Ledger, tenant: Tenant) -> str:
 
 
 def _received(tenant: Tenant, now_s: float) -> float:
-    """The part that it received lately; of a short life, not more than that counts."""
+    """The part of a GPU that a tenant received lately, or in its whole life if that is shorter."""
     lived_s = now_s - tenant.usage.joined_s
     return tenant.usage.recent / -math.expm1(-lived_s / RECENT_S) if lived_s > 0 else 0.0
 

@@ -1,4 +1,4 @@
-"""The states of a tenant, with every transition there is.
+"""The states of a tenant, and all transitions between them.
 
                  wanted                 chosen                  ready
       +------+ --------> +--------+ ---------> +-----------+ ------> +---------+ reopened
@@ -29,26 +29,26 @@ from typing import Final
 
 
 class State(Enum):
-    """Where a tenant stands; its memory may leave the GPU only in IDLE and QUEUED."""
+    """The state of a tenant; its memory may leave the GPU only in IDLE and QUEUED."""
 
     __hash__ = object.__hash__  # members are compared by identity; Enum's own runs Python code
 
     IDLE = "idle"
-    """no lease, and no wish for one"""
+    """It has no lease and wants none."""
     QUEUED = "queued"
-    """in the queue for a lease"""
+    """It is in the queue for a lease."""
     RESTORING = "restoring"
-    """chosen: room is being made and its bytes are being restored"""
+    """It is chosen: room is being made, and its bytes are being restored."""
     HOLDING = "holding"
-    """has the lease; every byte is resident"""
+    """It has the lease; every byte is resident."""
     DRAINING = "draining"
-    """revoked: its last work is finishing"""
+    """Its lease is revoked, and its last work is finishing."""
     UNDRAINABLE = "undrainable"
-    """has its lease back, because its last work waits for threads of its own that need one"""
+    """It has its lease back, because its last work waits for its own threads that need one."""
     STOPPED = "stopped"
-    """revoked, and its process is stopped, so that it cannot answer"""
+    """Its lease is revoked, and its process is stopped, so it cannot answer."""
     FENCED = "fenced"
-    """revoked, and so late that it gets no lease and nobody waits for it until it answers"""
+    """It is overdue: until it answers, it gets no lease, and no other tenant waits for it."""
 
 
 class Cause(Enum):
@@ -60,14 +60,14 @@ class Cause(Enum):
     CHOSEN = "chosen"
     READY = "ready"
     POSTPONED = "postponed"
-    """what it needs cannot be freed any more: a victim was pinned, a context came in between"""
+    """Its room cannot be made any more: a victim was pinned, or a context came in between."""
     REVOKED = "revoked"
     DRAINED = "drained"
     DRAINED_WANTING = "drained, and wanted again"
     REOPENED = "reopened"
-    """its drain makes no progress while a thread stands at the gate: for a moment it goes on"""
+    """Its drain makes no progress while a thread stands at the gate: it gets a moment's lease."""
     GAVE_UP = "gave up"
-    """and that did not help, as often as it was done"""
+    """Its lease was reopened as often as allowed, and it still does not drain."""
     STOPPED = "stopped"
     CONTINUED = "continued"
     FENCED = "fenced"
@@ -94,11 +94,11 @@ TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
 }
 
 WITH_LEASE: Final = frozenset({State.HOLDING, State.UNDRAINABLE})
-"""its lease word is open"""
+"""The tenant's lease word is open."""
 STAYING: Final = frozenset({State.RESTORING, State.HOLDING, State.UNDRAINABLE})
-"""The tenant holds or is about to: its memory is on the GPU to stay."""
+"""The tenant holds, or is about to: its memory stays on the GPU."""
 REVOKED: Final = frozenset({State.DRAINING, State.STOPPED, State.FENCED})
-"""its lease word was closed, and it has not answered"""
+"""The tenant's lease word was closed, and the tenant has not answered."""
 
 
 def after(state: State, cause: Cause) -> State:

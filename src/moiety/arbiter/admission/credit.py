@@ -1,10 +1,10 @@
-"""Credit: what a process may allocate without asking, while nobody else needs it.
+"""Credit: bytes that a process may allocate without a request, while no other process needs them.
 
-A process that asks for memory again and again is allowed some ahead (`CreditGrant`). The credit
-counts as allocated and resident, as if the process had it, so that it breaks no decision; only
-what people see leaves it out. It is given where everything fits with room to spare. It comes back
-before it could cause a refusal or a wait: a request that needs it is held until then, or until a
-process that does not answer has had its time (docs/decisions/0022).
+A process that asks for memory often gets credit (`CreditGrant`). Credit counts as allocated and
+resident, so its use contradicts no decision; only `ps` and `status` leave it out. It is granted
+where everything fits with room to spare. It is revoked before it could cause a refusal or a wait:
+a request that needs its bytes is held until they are returned, or until the time for an answer is
+over (docs/decisions/0022).
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
 
 ROOM_PART = 16
-"""such a part of a GPU stays free beside allowances"""
+"""The capacity divided by this stays free beside credit."""
 
 Held = ev.Attach | ev.AllocRequest | ev.DriverOom
 
 
 def most_bytes(settings: Settings, capacity: int) -> int:
-    """The most that one process is ever allowed on a GPU of so many bytes."""
+    """The most credit that one process gets on a GPU with a capacity of `capacity` bytes."""
     most = min(settings.allowance_bytes, capacity // settings.allowance_part)
     return most // settings.allowance_step * settings.allowance_step
 
 
 class Credit:
-    """Who has one is known by the ledger; this knows what is held because of them."""
+    """The requests that are held until credit is returned; the ledger knows the credit itself."""
 
     def __init__(self, ledger: Ledger) -> None:
-        """Nobody has one."""
+        """No process has credit."""
         self._ledger = ledger
         self._held: list[tuple[float, Held]] = []
         self._calm_s: dict[int, float] = {}
-        """by GPU: when the next may be given"""
+        """For each GPU: when credit may be granted again."""
         self.given = 0
-        """the number of allowances: nothing else is looked at while there are none"""
+        """The number of residencies with credit; while it is 0, nothing else is checked."""
 
     @property
     def deadline_s(self) -> float:
-        """When what is held is let through at the latest; infinite: nothing is."""
+        """When the next held request is handled at the latest; infinite: none is held."""
         return min((due_s for due_s, _ in self._held), default=math.inf)
 
-    # Giving
+    # Grants
 
     def give(
         self,
@@ -67,10 +67,10 @@ class Credit:
         *,
         is_calm: bool,
     ) -> None:
-        """Allow a process more, whose request was answered just now, if no other could need it.
+        """Grant credit to a process whose request was just answered, if no other could need it.
 
-        `balance` has the sums of the GPU. `is_calm` says that no tenant comes, goes, waits, asks or
-        takes turns.
+        `balance` has the sums of the GPU. `is_calm` says that no tenant is restoring, draining,
+        queued or asking, and that none take turns.
         """
         on = asked.gpus[gpu]
         again = now_s - on.asked_s <= settings.allowance_asks_s
@@ -97,45 +97,45 @@ class Credit:
         self.given += given - on.is_allowed
         on.is_allowed = given
 
-    # What processes do with them
+    # Use and return
 
     def took(self, event: ev.CreditUsed) -> None:
-        """Count what a process took of it."""
+        """Count bytes that a process allocated from its credit."""
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is not None and event.gpu in tenant.gpus:
             self._ledger.use_credit(tenant, event.gpu, event.bytes, event.spare_bytes)
 
     def freed(self, event: ev.Free) -> None:
-        """Some of it is there again, as if it had been given now."""
+        """Return freed bytes to the credit, as if they were granted now."""
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is not None and (on := tenant.gpus.get(event.gpu)):
             self._ledger.refill_credit(tenant, event.gpu, event.bytes, event.resident_bytes)
             self._count(on, given=True)
 
     def returned(self, event: ev.CreditReturned) -> None:
-        """A process has given it back, or what it had of it when it said so."""
+        """Release the credit that a process had left when it returned it."""
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None or (on := tenant.gpus.get(event.gpu)) is None:
             return
         self._ledger.return_credit(tenant, event.gpu, event.bytes)
         on.is_recalled = False
-        self._count(on, given=on.allowed_bytes > 0)  # more of it may be on the way to it
+        self._count(on, given=on.allowed_bytes > 0)  # another grant may be on its way
 
     def forget(self, entries: Iterable[Residency]) -> None:
-        """These are gone, with the processes or contexts they were of."""
+        """Forget the credit of residencies whose processes or contexts are gone."""
         for on in entries:
             self._count(on, given=False)
 
-    # Taking back
+    # Revokes
 
     def holds_up(
         self, event: ev.Event, settings: Settings, now_s: float, out: list[do.Instruction]
     ) -> bool:
-        """Whether an event has to wait for allowances to come back; then they are recalled."""
+        """Whether an event has to wait until credit is returned; if so, that credit is revoked."""
         if not self.given or not isinstance(event, ev.Attach | ev.AllocRequest | ev.DriverOom):
             return False
         if isinstance(event, ev.Attach) and event.exists:
-            return False  # it is there, whatever is free
+            return False  # the context exists already
         if not self._is_given_on(event.gpu) or not self._lacks(event):
             return False
         if isinstance(event, ev.DriverOom) and event.free_bytes is not None:
@@ -146,7 +146,7 @@ class Credit:
         return True
 
     def _lacks(self, event: Held) -> bool:
-        """Whether what is allowed could make a difference to it."""
+        """Whether the return of credit could change the answer to a request."""
         tenant = self._ledger.tenants.get(event.tenant)
         if tenant is None:
             return False
@@ -155,7 +155,7 @@ class Credit:
         if event.gpu not in tenant.gpus or isinstance(event, ev.DriverOom):
             return event.gpu in tenant.gpus
         if event.bytes > tenant.gpus[event.gpu].limit_bytes:
-            return False  # it is too much for it alone
+            return False  # it exceeds the tenant's own limit
         taken = sum(on.allocated_bytes for _, on in self._ledger.on(event.gpu))
         needed = sum(on.needed_bytes for _, on in self._ledger.on(event.gpu))
         room = budget_bytes(self._ledger, event.gpu) - needed
@@ -163,13 +163,13 @@ class Credit:
         return no is not None or taken + event.bytes > room
 
     def recall(self, gpu: int, settings: Settings, now_s: float, out: list[do.Instruction]) -> None:
-        """Take all of them on a GPU back."""
+        """Revoke all credit on a GPU."""
         self._calm_s[gpu] = now_s + settings.allowance_calm_s
         for tenant, on in self._ledger.on(gpu):
             self._recall(tenant, gpu, on, out)
 
     def recall_from(self, tenant: Tenant, out: list[do.Instruction]) -> None:
-        """Take back all that one process has: it is not what it was when it got them."""
+        """Revoke all credit of one process, because its share, gang or pinning has changed."""
         for gpu, on in tenant.gpus.items():
             self._recall(tenant, gpu, on, out)
 
@@ -179,7 +179,7 @@ class Credit:
             out.append(do.CreditRevoke(tenant.number, gpu))
 
     def look_after(self, settings: Settings, now_s: float, out: list[do.Instruction]) -> None:
-        """Something else may have become larger, so that not all fit any more."""
+        """Revoke the credit on each GPU where it no longer fits beside the driver reserve."""
         for gpu in self._ledger.specs if self.given else ():
             if self._is_given_on(gpu):
                 taken = sum(on.allocated_bytes for _, on in self._ledger.on(gpu))
@@ -190,10 +190,10 @@ class Credit:
     def _is_given_on(self, gpu: int) -> bool:
         return any(on.is_allowed for _, on in self._ledger.on(gpu))
 
-    # What is held
+    # Held requests
 
     def released(self, now_s: float) -> list[Held]:
-        """What need not wait any more, in the order in which it came."""
+        """The held requests that need not wait any more, in order of arrival."""
         if not self._held:
             return []
         ready = [e for due_s, e in self._held if now_s >= due_s or not self._is_given_on(e.gpu)]
@@ -201,7 +201,7 @@ class Credit:
         return ready
 
     def drop(self, tenant: int, gpu: int | None = None) -> None:
-        """A process has left, or a GPU: what it asked for is void."""
+        """Forget the held requests of a process that has left, or only those for `gpu`."""
         self._held = [
             (due_s, e)
             for due_s, e in self._held

@@ -1,4 +1,4 @@
-"""Room for what the driver takes by itself: how much can be made, and how long it is kept."""
+"""Room for what the driver allocates by itself: how much can be made, and how long it is kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moiety.model.units import format_bytes
 LEAST_BYTES = 2 << 20
 """the granule of GPU memory: less room is no use"""
 KEPT_S = 2.0
-"""how long room stays free for who needed it, unless it was measured before what it took"""
+"""How long room stays free for a driver, unless its residue is measured before."""
 
 
 def reserve(
@@ -19,7 +19,7 @@ def reserve(
 ) -> Refusal | None:
     """Keep room for the driver's own needs on a GPU, or say why there can be none.
 
-    The driver has run out, whatever the sums here say: what they call free is not there.
+    The driver has run out of memory, although the sums of the ledger may call some of it free.
     """
     balance = ledger.balance(gpu)
     missing = wanted - (free or 0)
@@ -54,6 +54,6 @@ def reserve(
 
 
 def forget(ledger: Ledger, tenant: Tenant) -> None:
-    """Keep room for it no longer."""
+    """End a tenant's driver reserve."""
     tenant.memory.needs_until_s = 0.0
     ledger.end_reserve(tenant)

@@ -7,11 +7,11 @@ from moiety.arbiter.ledger import Ledger
 
 
 def needs(ledger: Ledger) -> dict[int, int]:
-    """Bytes by tenant; who could need none is not in it.
+    """Bytes for each tenant that could need some.
 
-    No more of a tenant leaves a GPU than what all together have too much there. Who has allocated
-    nothing yet is expected to become as large as the largest: its first allocation may be the one
-    for which the others have to leave, and then it is too late to begin.
+    No tenant has to evict more than all tenants together have beyond the GPU's capacity. A tenant
+    without allocations is expected to become as large as the largest: its first allocation may be
+    the one for which the others have to leave, and then it is too late to begin.
     """
     found: dict[int, int] = {}
     for gpu in ledger.specs:

@@ -20,10 +20,10 @@ from moiety.model.share import Priority, Share
 
 T = TypeVar("T")
 Refusal = tuple[str, str]
-"""a sentence, and where the rule stands"""
+"""A sentence, and the place of the rule."""
 _ROUNDING: Final = 1e-9
 _LEAST: Final = 0.001
-"""of a GPU, for each program of somebody who has more of them than limits go round"""
+"""The smallest part of a GPU for each program when a user's limit is divided among its programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Rule(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Entitlement:
-    """The rules for one user; None: there is none, so as much as there is."""
+    """The rules for one user; None: this is not limited."""
 
     user: str
     gpu: Rule[float] | None = None
@@ -173,8 +173,7 @@ def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:
 def divide(most: float, shares: Sequence[Share]) -> list[float]:
     """The largest part that each program of one user may take, so that all together take `most`.
 
-    What they were guaranteed comes first, and the rest is divided equally among those who may have
-    more.
+    Guaranteed parts come first. The rest is divided equally among the programs that may have more.
     """
     floors = [share.gpu or 0.0 for share in shares]
     asked = sum(floors)

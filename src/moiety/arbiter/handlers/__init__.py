@@ -1,4 +1,4 @@
 """What each event does to the state: one function `on_<event>` for each event.
 
-It owns the meaning of every event. It never decides who holds a GPU: a round does that after it.
+It owns the meaning of every event. It never decides which tenant holds a GPU: the round does.
 """

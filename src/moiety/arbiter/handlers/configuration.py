@@ -57,7 +57,7 @@ def on_arena_set(context: Context, event: ev.ArenaSet) -> None:
 
 
 def on_gpu_lost(context: Context, event: ev.GpuLost) -> None:
-    """Let nobody wait for room on a GPU that is gone."""
+    """Let no tenant wait for room on a lost GPU."""
     context.ledger.specs[event.gpu] = GpuSpec(event.gpu, ENDLESS_BYTES, ENDLESS_BYTES)
     context.ledger.lost.add(event.gpu)
 

@@ -31,20 +31,20 @@ def want(context: Context, tenant: Tenant) -> None:
 
 
 def on_drained(context: Context, event: ev.Drained) -> None:
-    """End a drain: what the tenant counted is true now. A member of a gang waits for the others."""
+    """End a drain: the tenant's counts are valid now. A member of a gang waits for the others."""
     tenant = context.ledger.tenants.get(event.tenant)
     if tenant is None:
         return
     if tenant.state not in REVOKED or event.epoch != tenant.epoch:
         tenant.memory.counted.clear()
-        return  # it was reopened meanwhile, so that what was counted is not true any more
+        return  # the lease was reopened meanwhile, so the counts are not valid any more
     if event.gpu in tenant.gpus:
         tenant.memory.counted[event.gpu] = event.resident_bytes
     context.answered(tenant)
     if tenant.gang is not None and tenant.state is not State.FENCED:
         if tenant.state is State.STOPPED:
             context.ledger.transition(tenant, Cause.CONTINUED, context.now_s)
-        tenant.drain.answered = True  # what it has leaves, and counts, once all of its gang have
+        tenant.drain.answered = True  # its bytes leave, and count, once its whole gang has
         return
     context.ledger.count(tenant)
     tenant.drain.reopens = tenant.drain.gave_up = 0
@@ -70,7 +70,7 @@ def on_busy(context: Context, event: ev.Busy) -> None:
 
 
 def _end_silence(context: Context, tenant: Tenant) -> None:
-    """It submits again, or is about to: remember how long it did not, if that was known."""
+    """Remember how long a tenant was silent that submits again, or is about to."""
     if tenant.usage.silent_since_s is not None:
         length_s = context.now_s - tenant.usage.silent_since_s
         tenant.usage.silent_since_s = None

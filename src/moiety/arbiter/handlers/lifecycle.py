@@ -43,7 +43,7 @@ def on_hello(context: Context, event: ev.Hello) -> None:
 
 
 def _take_back(context: Context, tenant: Tenant) -> None:
-    """Its work runs, and it may not: it is told to drain before it has said what it has."""
+    """Revoke a process whose work runs without a lease, before it has reported its bytes."""
     tenant.drain.silent = tenant.state is State.FENCED
     tenant.drain.told_s = context.now_s
     tenant.drain.due_s = context.now_s + context.settings.revoke_deadline_s
@@ -52,7 +52,7 @@ def _take_back(context: Context, tenant: Tenant) -> None:
 
 
 def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
-    """The same process on another connection: nobody gets what it has meanwhile."""
+    """Carry over the bytes of a process that reconnected; no other tenant gets them meanwhile."""
     for gpu, on in before.gpus.items():
         there = on.allocated_bytes - before.pending_bytes(gpu)
         holds = tenant.holds or tenant.state in REVOKED
@@ -113,7 +113,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
         return
     if not context.is_settled and not exists:
-        context.postponed.append(event)  # it waits until those who were here are back
+        context.postponed.append(event)  # processes that outlived the last agent come back first
         return
     if not exists and (no := refuse_beside_all(context.ledger, event.gpu, tenant)):
         context.refuse(event, *no)
@@ -142,7 +142,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
     context.ledger.attach(tenant, event.gpu, residency)
     if exists:
         if tenant.gang is not None and event.allocated_bytes:
-            tenant.gang.is_begun = True  # nobody gets memory before
+            tenant.gang.is_begun = True  # no member gets memory before that
         context.out.append(do.Admitted(event.tenant, event.gpu, event.serial))
     else:
         tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))

@@ -1,4 +1,4 @@
-"""Who holds a GPU next, and for how long: selection, preemption, transfers, quanta.
+"""Which tenant holds a GPU next, and for how long: selection, preemption, transfers, quanta.
 
 It owns the decisions of one round. It never changes an account of bytes.
 """

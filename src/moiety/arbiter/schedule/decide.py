@@ -24,7 +24,7 @@ from moiety.arbiter.states import WITH_LEASE, State
 
 
 def decide(round_: Round) -> Iterator[None]:
-    """Run every phase, in the order in which one makes way for the next.
+    """Run every phase of a round, each before the phases that need its result.
 
     It yields whenever instructions are decided, so that they are carried out before the rest is.
     """
@@ -34,7 +34,7 @@ def decide(round_: Round) -> Iterator[None]:
     yield from finish_coming(round_)
     round_.fair_share.refresh()
     granted = True
-    while granted:  # whoever got its lease may be in the way of those who wait
+    while granted:  # a new holder may be in the way of queued tenants
         if round_.ledger.gangs:
             mend(round_)
         make_fit(round_)
@@ -56,7 +56,7 @@ def decide(round_: Round) -> Iterator[None]:
 
 
 def begin(round_: Round) -> None:
-    """Look at every tenant: what it does, and whether it does what it was told."""
+    """Look at every tenant: its state, and whether it carries out its orders."""
     if round_.ledger.gangs:
         look_after_gangs(round_)
     _look(round_)
@@ -66,7 +66,7 @@ def begin(round_: Round) -> None:
 
 
 def _look(round_: Round) -> None:
-    """Sort the tenants by what they do, and look after those who are late."""
+    """Sort the tenants by what they do, and look after overdue tenants."""
     for tenant in round_.ledger.tenants.values():
         if tenant.drain.due_s or tenant.drain.stopped:
             round_.wake_at(look_after(round_, tenant))
@@ -97,7 +97,7 @@ def _look(round_: Round) -> None:
 
 
 def _check_needs(round_: Round, tenant: Tenant) -> None:
-    """Room for a driver is neither kept for ever nor awaited so."""
+    """End a driver reserve whose time is over, and refuse the requests that still wait for it."""
     if round_.now_s < tenant.memory.needs_until_s:
         round_.wake_at(tenant.memory.needs_until_s)
         return

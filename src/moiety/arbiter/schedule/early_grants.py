@@ -1,8 +1,8 @@
 """Leases that are granted as soon as one other tenant has drained, before the round decides it.
 
-A tenant that lacks nothing but that one other has drained is noted in each round. When that one
-answers, the lease comes first, and the round that follows comes to the same result: every round
-notes afresh, so that nothing else can have happened in between (docs/decisions/0020).
+Each round notes the tenants that wait only for one other tenant to drain. When that tenant answers,
+the lease comes first, and the round that follows comes to the same result: every round notes
+afresh, so nothing else can have happened in between (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EarlyGrants:
         """The tenants that got their lease before the round that is going on."""
 
     def clear(self) -> None:
-        """Forget what was noted: it is noted again, or is no longer true."""
+        """Forget the noted tenants: the round notes them again, or they no longer qualify."""
         self._next.clear()
 
     def note(self, tenant: Tenant, drains: Tenant) -> None:

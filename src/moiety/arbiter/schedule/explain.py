@@ -10,7 +10,7 @@ from moiety.model.units import format_bytes
 
 
 def why_late(tenant: Tenant) -> str:
-    """What keeps a tenant from giving the GPU back, to follow its name; empty if nothing does."""
+    """Why a tenant does not give the GPU back, to follow its name; empty if it does."""
     if tenant.is_beyond:
         return "cannot be drained: its work on the GPU waits for threads that need the lease"
     if tenant.drain.stopped:
@@ -41,7 +41,7 @@ def why_apart(gang: TenantGang) -> str:
 
 
 def why_behind(others: list[Tenant], tenant: Tenant) -> str:
-    """Which of `others`, that hold or come, a tenant waits for."""
+    """Which of `others`, holders and restoring tenants, a tenant waits for."""
     if not others:
         return "room is being made for others"
     higher = [other for other in others if other.usage.rank > tenant.usage.rank]
@@ -76,7 +76,7 @@ def why_never(round_: Round, tenant: Tenant) -> str:
 
 
 def _name_firm(round_: Round, tenant: Tenant, gpu: int) -> str:
-    """Name what stands in the way of a tenant, in words and numbers."""
+    """Name the bytes that are in the way of a tenant, in words and numbers."""
     own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
     need = format_bytes(sum(on.allocated_bytes for on in own))
     room = format_bytes(round_.balances[gpu].capacity_bytes)

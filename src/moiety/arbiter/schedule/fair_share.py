@@ -1,12 +1,12 @@
-"""Who received how much of a GPU's time, and who should have: in GPU-seconds, hand-offs included.
+"""The GPU time that each tenant received and was due, in GPU-seconds, hand-offs included.
 
-Every moment of a GPU is divided equally among those who occupy it: who holds, who still drains,
-and who comes (its room is made and its memory restored), because nobody else can use that time.
-What the tenants of a class received together is what they should have divided by their parts; the
-difference is a tenant's lag. The lags of a class on a GPU always add up to nothing, so nothing is
-the lag of whoever is new. Who comes back has the lag with which it went, faded in the meantime: a
-moment of silence costs nobody its place, and nobody saves up time by sleeping. The others make up
-for what one brings or takes along (docs/decisions/0005).
+Every moment of a GPU is divided equally among the tenants that occupy it: holders, draining tenants
+and restoring tenants, because no other tenant can use that time. The time that the tenants of a
+class received together is due to each by its part; a tenant's lag is what it was due less what it
+received. The lags of a class on a GPU always add up to 0, so a new tenant has the lag 0. A tenant
+that was idle keeps its lag, faded in the meantime: a moment of silence costs no tenant its place,
+and no tenant saves up time while it is idle. The others make up for the lag that a tenant brings or
+takes along (docs/decisions/0005).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from moiety.arbiter.states import State
 from moiety.model.share import Share
 
 RECENT_S = 5.0
-"""over how long what was received lately is averaged"""
+"""The time over which the recently received part is averaged."""
 LEFT_OVER = 0.02
-"""for those who ask nothing, together, when the whole GPU was promised to others"""
+"""The part for all tenants without a request together, when the whole GPU is promised to others."""
 EXACT_S = 1e-6
-"""less does not matter"""
+"""Shorter times do not matter."""
 _USES_NOTHING = frozenset({State.IDLE, State.QUEUED, State.STOPPED})
 _LAG_TURNS = 4
 _FADES_S = 2.0
-"""after so long a sleep, a third of a lag is left"""
+"""After this idle time, a third of a lag is left."""
 _SAVED_TURNS = 4
 
 Members = Sequence[tuple[Tenant, float]]
-"""those of a class who want some of a GPU, with their parts of what it receives together"""
+"""The tenants of a class that want time on a GPU, with their parts of the time of the class."""
 
 
 class FairShare:
@@ -46,12 +46,12 @@ class FairShare:
         self._quantum = quantum
         self._now_s = 0.0
         self._classes: dict[tuple[int, int], Members] = {}
-        """for each GPU and rank, who wants some of it, with its part"""
+        """For each GPU and rank: the tenants that want its time, with their parts."""
         self.forward_from_s: dict[int, float] = {}
-        """by GPU, from when on somebody may go next for having waited (starvation.py)"""
+        """For each GPU: from when on a starved tenant may go next (starvation.py)."""
 
     def advance(self, now_s: float) -> None:
-        """Charge the time since the last step to whoever has occupied the GPUs since then."""
+        """Charge the time since the last step to the tenants that have occupied the GPUs since."""
         elapsed_s = now_s - self._now_s
         self._now_s = now_s
         if elapsed_s <= 0:
@@ -68,7 +68,7 @@ class FairShare:
                 self._budget(tenant, elapsed_s)
 
     def refresh(self) -> None:
-        """Find everybody's part anew, if who wants some has changed."""
+        """Find every tenant's part anew, if the tenants that want time or their shares changed."""
         if not self._ledger.parts_changed:
             return
         self._ledger.parts_changed = False
@@ -80,7 +80,7 @@ class FairShare:
                     found.setdefault((gpu, tenant.usage.rank), []).append(tenant)
         before, self._classes = self._classes, {}
         for key, members in found.items():
-            if len(members) == 1:  # all of it is its own, and so is the blame
+            if len(members) == 1:  # it gets all the time of its class
                 (tenant,) = members
                 tenant.gpus[key[0]].lag_s = 0.0
                 self._classes[key] = [(tenant, 1.0)]
@@ -90,7 +90,7 @@ class FairShare:
             )
             self._classes[key] = pairs
             for tenant, part in pairs:
-                whole = part  # of a gang, since its turns are those of all its members
+                whole = part  # a gang's part is that of all members, who have one turn
                 if tenant.gang is not None:
                     whole = sum(other for mate, other in pairs if mate.gang is tenant.gang)
                 tenant.usage.part = min(tenant.usage.part, whole)
@@ -99,7 +99,10 @@ class FairShare:
             _balance(key[0], pairs, stayed or pairs)
 
     def round_s(self, tenant: Tenant) -> float:
-        """What it costs that each of its class comes once; who never did costs as much as it."""
+        """The cost of one hand-off to each tenant of its class.
+
+        A tenant without a measured hand-off counts as much as this one.
+        """
         own_s = self._quantum.handoff_s(tenant)
         return max(
             (
@@ -114,7 +117,7 @@ class FairShare:
         )
 
     def once_round_s(self, tenant: Tenant) -> float:
-        """How long it takes that each of its class has a turn."""
+        """How long a round takes, in which each tenant of its class has one turn."""
         return max(
             (
                 sum(
@@ -128,7 +131,7 @@ class FairShare:
         )
 
     def wake(self, tenant: Tenant) -> None:
-        """It wants something again: what it was behind or ahead fades while it sleeps."""
+        """Fade the lag of a tenant that wants a lease again by the time that it was idle."""
         slept_s = max(0.0, self._now_s - tenant.since_s)
         for on in tenant.gpus.values():
             on.lag_s *= math.exp(-slept_s / _FADES_S)
@@ -172,9 +175,10 @@ class FairShare:
     def _divide(self, gpu: int, members: Members, elapsed_s: float) -> None:
         """Bring the lags of a class on a GPU up to date.
 
-        A lag has a bound, or one that cannot run for long would count for more than all others;
-        what is cut off there must not make the others seem to have had too much. The bound is the
-        same for all, or who has short turns could stay behind those who have long ones for ever.
+        A lag has a bound, or a tenant that cannot run for long would count for more than all
+        others. What the bound cuts off must not make the others seem to have had too much. The
+        bound is the same for all, or a tenant with short turns could stay behind tenants with long
+        turns for ever.
         """
         longest_s = max(self._quantum.turn_s(tenant) for tenant, _ in members)
         most_s = _LAG_TURNS * max(1.0, longest_s)
@@ -205,7 +209,7 @@ class FairShare:
                     if state is State.DRAINING:
                         draining.add(gpu)
         for gpu, comers in coming.items():
-            if gpu not in draining:  # before that they cause nothing, and wait
+            if gpu not in draining:  # until then they only wait
                 using.setdefault(gpu, []).extend(comers)
         for gpu, those in using.items():
             rate = 1.0 / len(those)
@@ -214,9 +218,10 @@ class FairShare:
                 tenant.usage.rate = max(tenant.usage.rate, rate)
 
     def _budget(self, tenant: Tenant, elapsed_s: float) -> None:
-        """Limits hold over windows: what was not used is kept for a while by who waits for it.
+        """Limits hold over windows: a tenant that waits keeps its unused time for a while.
 
-        Nor is more than that ever owed: a coming that hung for hours is no reason to wait a day.
+        The time that it owes has the same kind of bound: a restore that hung for hours is no reason
+        to wait for a day.
         """
         limit = tenant.share.gpu_limit
         burst_s = self.burst_s(tenant)
@@ -235,7 +240,7 @@ class FairShare:
 
 
 def _balance(gpu: int, members: Members, paying: Members) -> None:
-    """Have the lags of a class on a GPU add up to nothing, at the cost of some, by their parts."""
+    """Make the lags of a class on a GPU add up to 0, at the cost of `paying`, by their parts."""
     over_s = sum(tenant.gpus[gpu].lag_s for tenant, _ in members)
     whole = sum(part for _, part in paying)
     for tenant, part in paying:
@@ -243,7 +248,7 @@ def _balance(gpu: int, members: Members, paying: Members) -> None:
 
 
 def _weights(members: Sequence[Tenant]) -> list[float]:
-    """A gang counts as one: how much of one each of these is."""
+    """The weight of each tenant: a gang counts as one, divided among its members."""
     counts = Counter(tenant.gang.name for tenant in members if tenant.gang is not None)
     return [1.0 / counts[t.gang.name] if t.gang is not None else 1.0 for t in members]
 
@@ -251,8 +256,8 @@ def _weights(members: Sequence[Tenant]) -> list[float]:
 def parts(shares: Iterable[Share], counts: Sequence[float] = ()) -> list[float]:
     """How a class divides what it receives: requests are floors, limits are caps; sums up to 1.
 
-    Those who ask nothing have equal parts of what requests leave, or as `counts` says. What one may
-    not have because of its limit is divided among the others in proportion.
+    Tenants without a request have equal parts of what requests leave, or parts by `counts`. Time
+    that a limit denies one tenant is divided among the others in proportion.
     """
     known = list(shares)
     if len(known) == 1:

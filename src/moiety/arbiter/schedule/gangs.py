@@ -1,12 +1,12 @@
-"""Processes that hold together or not at all: taken together, brought together, and drained as one.
+"""Processes that hold together or not at all: they are chosen, granted and drained as one.
 
-What one of them runs may wait for what another would run: a collective operation's kernel for its
-other half. So a gang is one tenant in all that is about turns: its members are chosen, granted and
-revoked in the same step, and what they have leaves only once all of them have drained.
+The work of one member may wait for work of another: a collective operation's kernel for its other
+half. So a gang is one tenant in all that concerns turns: its members are chosen, granted and
+revoked in the same step, and their bytes leave only once all of them have drained.
 
-A drain finds them in the middle of things: one has launched its half, the other stands at the gate
-with its own. Whoever has drained and stands there is then let through for single calls, until those
-that are behind have caught up with those that are ahead (docs/decisions/0019).
+A drain may interrupt a collective operation: one member has launched its half, and the other stands
+at the gate with its own. Members that have drained and stand at the gate are then let through for
+single calls, until they have caught up with the members that are ahead (docs/decisions/0019).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from moiety.arbiter.states import WITH_LEASE, Cause, State
 _WANTING = frozenset({State.QUEUED, State.RESTORING}) | WITH_LEASE
 
 
-# Who is in it
+# Members
 
 
 def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) -> None:
-    """Make a tenant a member; it leaves whatever gang it was in."""
+    """Make a tenant a member; it leaves the gang that it was in."""
     if tenant.gang is not None and tenant.gang.name == name:
         tenant.gang.size = max(tenant.gang.size, size)
         return
@@ -44,7 +44,7 @@ def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) 
 
 
 def leave(ledger: Ledger, tenant: Tenant) -> None:
-    """It is a member no longer; what is left of the gang goes on."""
+    """End a tenant's membership; the gang goes on with the other members."""
     gang, tenant.gang, tenant.drain.answered = tenant.gang, None, False
     if gang is None:
         return
@@ -57,7 +57,7 @@ def leave(ledger: Ledger, tenant: Tenant) -> None:
         del ledger.gangs[gang.name]
 
 
-# What it does as one
+# Turns of a gang
 
 
 def look_after_gangs(round_: Round) -> None:
@@ -73,9 +73,9 @@ def look_after_gangs(round_: Round) -> None:
 
 
 def detain(round_: Round) -> None:
-    """While one cannot be drained for now, what its mates have cannot leave either.
+    """Keep the bytes of a gang's members on the GPU while one member cannot be drained.
 
-    Their work may have to go on before its own can end.
+    The work of the others may have to go on before the work of that member can end.
     """
     for gang in round_.ledger.gangs.values():
         stuck = any(m.drain.silent and m.is_late for m in gang.members)
@@ -87,7 +87,7 @@ def detain(round_: Round) -> None:
 
 
 def _want_together(round_: Round, gang: TenantGang) -> None:
-    """If one wants to run, all want to."""
+    """Queue all members as soon as one of them wants to run."""
     if not any(member.state in _WANTING for member in gang.members):
         return
     for member in gang.members:
@@ -106,11 +106,10 @@ def _end_drain(round_: Round, draining: list[Tenant]) -> None:
 
 
 def _let_through(round_: Round, gang: TenantGang, draining: list[Tenant]) -> None:
-    """Let those who have drained and stand at the gate pass it for one call, once that may help.
+    """Let drained members that stand at the gate pass it for one call, once that may help.
 
-    Nobody who is ahead is let through, so they are caught up with and not overtaken. It can turn
-    out that somebody was let through who did not have to; then they change places, less and less
-    often.
+    Members that are ahead are not let through, so the others catch up and do not overtake them. If
+    the wrong members were let through, the two groups change places, less and less often.
     """
     now_s, settings = round_.now_s, round_.settings
     late = {member.number for member in gang.members if member.is_late}

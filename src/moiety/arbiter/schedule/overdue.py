@@ -1,9 +1,9 @@
-"""Who does not do what it was told, in time: why, and what is done about it.
+"""Tenants that do not carry out an order in time: why, and what is done about them.
 
 A drain can wait for something that stands at the closed gate: a kernel for a flag that another
-thread sets with a copy, a callback for a lock, a collective operation for its other half. So who
-makes no progress while a thread stands at the gate gets its lease back for a moment, a bounded
-number of times (docs/decisions/0007).
+thread sets with a copy, a callback for a lock, a collective operation for its other half. So a
+tenant that makes no progress while a thread stands at the gate gets its lease back for a moment, a
+bounded number of times (docs/decisions/0007).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import REVOKED, Cause, State
 
 _LAST_DOUBLINGS = 2
-"""of the time after which a drain is given up, when reopening it has not helped"""
+"""A drain that was reopened in vain is given up after a wait that has doubled this often."""
 
 
 def look_after(round_: Round, tenant: Tenant) -> float:
-    """Do what is due about one that was told something; returns when to look again.
+    """Do what is due about a tenant that has an order; returns when to look again.
 
     It may change the tenant's state: a round begins with this.
     """
@@ -48,7 +48,7 @@ def look_after(round_: Round, tenant: Tenant) -> float:
 
 
 def give_back_together(round_: Round, gang: Sequence[Tenant]) -> None:
-    """The same for a gang of which somebody stands at the gate, and somebody has not drained."""
+    """Reopen a draining gang if a member stands at the gate while another has not drained."""
     draining = [member for member in gang if member.state is State.DRAINING]
     since_s = [member.drain.wants_since_s for member in draining if member.stands_at_gate]
     since_s += [member.lease.waits_since_s for member in gang if member.state is State.QUEUED]
@@ -70,7 +70,7 @@ def _reopens_s(tenant: Tenant, settings: Settings, wants_since_s: float) -> floa
 
 
 def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
-    """Open their leases again, for a moment or until it is tried anew; False: that is over."""
+    """Open the leases again, for a moment or until the next try; False: there is no next try."""
     now_s = round_.now_s
     settings = round_.settings
     if all(t.drain.reopens < settings.reopen_most and not t.drain.gave_up for t in tenants):
@@ -105,7 +105,7 @@ def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
 
 
 def _report(round_: Round, tenant: Tenant) -> None:
-    """Say that it is late, and do what the policy says."""
+    """Report a tenant as overdue, and do what the policy says."""
     policy = round_.settings.overdue
     if tenant.state is State.DRAINING and policy is OverduePolicy.FENCE:
         round_.ledger.transition(tenant, Cause.FENCED, round_.now_s)

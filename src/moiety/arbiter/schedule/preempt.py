@@ -13,22 +13,21 @@ from moiety.arbiter.states import State
 
 
 def make_fit(round_: Round) -> None:
-    """Where those who hold or come do not fit any more, send some of them away.
+    """Where holders and restoring tenants do not fit any more, postpone or revoke some of them.
 
-    A context that came in between can do that, or memory that was on its way out and
-    turned out unable to leave. Those who come step back first: that interrupts no work.
+    The cause is a context that came in between, or memory that was being evicted and turned out
+    unable to leave. Restoring tenants are postponed first: that interrupts no work.
     """
     for gpu, balance in round_.balances.items():
         if balance.staying_bytes - balance.pending_bytes <= balance.capacity_bytes:
             continue
         for tenant in reversed(list(round_.coming)):
-            is_coming = tenant.state is State.RESTORING  # not after one of its gang
+            is_coming = tenant.state is State.RESTORING  # not if postponed with its gang
             if is_coming and round_.gives(tenant, gpu) > 0 and round_.over_bytes(gpu) > 0:
                 postpone(round_, tenant)
         holding = sorted(round_.holding, key=round_.by_turn)
-        holding.sort(
-            key=lambda t: t.memory.needs_until_s > 0
-        )  # not who needs the room, if others can go
+        # a tenant that needs the room for its driver goes last
+        holding.sort(key=lambda t: t.memory.needs_until_s > 0)
         for tenant in holding:
             if round_.over_bytes(gpu) <= 0:
                 break
@@ -43,10 +42,9 @@ def make_fit(round_: Round) -> None:
 def revoke_for(round_: Round, tenant: Tenant) -> Generator[None, None, bool]:
     """Revoke the longest holders whose turn is over until `tenant` fits; False if it cannot.
 
-    It yields as soon as it is known who has to drain.
-
-    Those whose turn is not over are watched, and their turn's end becomes the deadline. Those
-    of a lower class who only come step back.
+    It yields as soon as it is known which tenants have to drain. Holders whose turn is not over are
+    watched, and their turn's end becomes the deadline. Restoring tenants of a lower class are
+    postponed.
     """
     if _step_back_for(round_, tenant):
         return True
@@ -101,7 +99,7 @@ def _gaps(round_: Round, tenant: Tenant) -> dict[int, int]:
 
 
 def _step_back_for(round_: Round, tenant: Tenant) -> bool:
-    """Let those of a lower class who come, and hinder, wait again; True if it fits then."""
+    """Postpone restoring tenants of a lower class that are in the way; True if it fits then."""
     for other in reversed(list(round_.coming)):
         if other.usage.rank >= tenant.usage.rank or other.state is not State.RESTORING:
             continue
@@ -114,7 +112,7 @@ def _step_back_for(round_: Round, tenant: Tenant) -> bool:
 
 
 def _needed(round_: Round, leaving: list[Tenant], still: dict[int, int]) -> list[Tenant]:
-    """Those of `leaving` who must go; the holder of the shortest time is let off first."""
+    """The tenants of `leaving` that must go; the one that held the shortest is spared first."""
     needed = list(leaving)
     for other in reversed(leaving[:-1]):
         if all(gap + round_.gives(other, gpu) <= 0 for gpu, gap in still.items()):

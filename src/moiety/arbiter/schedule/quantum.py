@@ -10,21 +10,21 @@ from moiety.arbiter.settings import Settings
 from moiety.arbiter.state.tenant import Tenant
 
 _SMOOTHING = 0.3
-"""weight of the newest measurement of the link"""
+"""The weight of the newest measurement of the link."""
 _MEASURABLE_BYTES = 16 << 20
-"""smaller moves say more about messages than about the link"""
+"""Smaller moves say more about messages than about the link."""
 
 _LEAST_FACTOR = 3.0
-"""the shortest turn, over its own hand-off: a quarter of what a small part receives is lost"""
+"""The shortest turn, in hand-offs: hand-offs then take a quarter of the time of a small part."""
 
 _EXTRA_MOVES = 5
-"""a turn lasts longer for a spell that ends by itself by no more than so many moves one way"""
+"""The most that a turn lasts longer for a busy period that ends by itself, in one-way moves."""
 _AHEAD_TURNS = 3
-"""and not if its holder is so much further ahead than who waits"""
+"""A turn does not last longer if its holder is ahead of the waiting tenant by this many turns."""
 
 _COSTS = 9
 _ROUND_TURNS = 20
-"""no round takes as long as more of the shortest turns only because there is a shortest"""
+"""The minimum of a turn makes no round longer than this number of shortest turns."""
 
 
 class Quantum:
@@ -34,11 +34,11 @@ class Quantum:
         self.settings = settings
         self._link_bytes_per_s = settings.link_bytes_per_s
         self._costs_s: deque[float] = deque(maxlen=_COSTS)
-        """of the last hand-offs for which nothing moved"""
+        """Costs of the last hand-offs for which no memory moved."""
         self._message_s = 0.0
 
     def moved(self, tenants: Sequence[Tenant], took_s: Sequence[float]) -> None:
-        """Record that these are there now, together, and how long the coming of each took."""
+        """Record that these tenants became resident together, and how long each hand-off took."""
         gpus = {gpu for tenant in tenants for gpu in tenant.gpus}
         moved = sum(
             t.memory.coming_bytes - min(t.memory.coming_bytes, t.managed_bytes) for t in tenants
@@ -55,9 +55,9 @@ class Quantum:
     def _cost(self, tenant: Tenant, took_s: float) -> None:
         paged = min(tenant.memory.coming_bytes, tenant.managed_bytes)
         tenant.lease.handoffs_s += took_s
-        # What the driver pages it moves in the turn itself, and somebody else's out for it first.
+        # Managed bytes move during the turn itself, after the driver paged out another tenant's.
         cost_s = took_s + 2 * self.move_s(paged)
-        if cost_s <= 0:  # it came to a GPU that nobody used
+        if cost_s <= 0:  # no other tenant used the GPU
             return
         if tenant.lease.is_moving:
             tenant.lease.costs_s.append(cost_s)
@@ -71,20 +71,20 @@ class Quantum:
         )
 
     def handoff_s(self, tenant: Tenant) -> float:
-        """What the coming of a tenant costs, as the last few did; 0 if nothing is known.
+        """The cost of a hand-off to a tenant, the median of its last few; 0 if none is known.
 
-        The median, since one that a busy machine held up says nothing of the next. Where nothing
-        moves it is messages that cost, the same for all.
+        It is the median because a hand-off on a busy machine says nothing about the next. A
+        hand-off that moves no memory costs only messages, the same for all tenants.
         """
         return tenant.lease.cost_s or self._message_s
 
     def turn_s(self, tenant: Tenant) -> float:
-        """How long it holds, if it is not idle before: as was set for it, or its part of a round.
+        """How long it holds, if it is not idle before: the quantum set for it, or a round's part.
 
-        Once round, everybody has come once and had its part of the time. A round is as long as
-        makes all those hand-offs a small part of it; so who is promised little has short turns,
-        rather than others long waits. But a turn is longer than the hand-off it costs, and than
-        the shortest turn, unless so many take turns that this alone made the round long.
+        In a round, every tenant has one turn and receives its part of the time. The round is long
+        enough for its hand-offs to be a small part of it. A tenant that is promised little has
+        short turns, and the others do not wait long. But a turn is longer than its hand-off, and
+        than the shortest turn, unless that minimum alone would make the round long.
         """
         if quantum_s := tenant.share.quantum_s or self.settings.quantum_s:
             return quantum_s
@@ -100,28 +100,28 @@ class Quantum:
         return min(self.settings.turn_factor, _LEAST_FACTOR) * handoff_s
 
     def has_quantum(self, tenant: Tenant) -> bool:
-        """Whether somebody said how long its turns are."""
+        """Whether a quantum is set for the tenant, or for all."""
         return bool(tenant.share.quantum_s or self.settings.quantum_s)
 
     def worthwhile_s(self, tenant: Tenant) -> float:
-        """How long it has to run until its hand-off was a small part of it."""
+        """How long it has to run until its hand-off is a small part of the turn."""
         return min(self.settings.turn_factor * self.handoff_s(tenant), self.settings.turn_max_s)
 
     def visit_s(self, move_bytes: int) -> float:
-        """How long one has to run that so much is moved in and out for."""
+        """How long a tenant has to run that is worth moving `move_bytes` in and out."""
         return self.settings.turn_factor * 2 * self.move_s(move_bytes)
 
     def move_s(self, move_bytes: int) -> float:
-        """How long it takes to move so many bytes one way."""
+        """How long it takes to move bytes one way."""
         return move_bytes / self._link_bytes_per_s
 
     def idle_s(self, holder: Tenant, silent_since_s: float, move_bytes: int) -> float:
-        """Silence after which a holder gives way when `move_bytes` would have to move.
+        """The silence after which a holder gives way when `move_bytes` would have to move.
 
-        At most as long as this hand-off and the one back cost; less where its last silences say
-        that it does not pay to wait (idle_timeout.py). Late in a turn they cost less: the memory
-        would be moved soon anyway, so only that part of them is lost which is left of the turn; and
-        nothing is, if the turn would end in the middle of the next spell of work.
+        It is at most what this hand-off and the one back cost; less where the last silences show
+        that it does not pay to wait (idle_timeout.py). Late in a turn hand-offs cost less: the
+        memory would move soon anyway, so they cost only the part of the turn that is left. They
+        cost nothing if the turn would end in the middle of the next busy period.
         """
         if move_bytes == 0:
             return self.settings.idle_free_s
@@ -135,8 +135,8 @@ class Quantum:
     def extra_s(self, holder: Tenant, waiting: Tenant, from_s: float, move_bytes: int) -> float:
         """How much longer than `from_s` a turn lasts because its holder's work ends by itself.
 
-        Cutting it would cost two more hand-offs, and who waits would be in the way of the rest of
-        it later. None where somebody said how long turns are.
+        Cutting that work short would cost two more hand-offs, and the waiting tenant would be in
+        the way of its rest later. 0 where a quantum is set.
         """
         if (
             holder.usage.silent_since_s is not None
@@ -149,10 +149,10 @@ class Quantum:
         return holder.usage.busy_periods.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
 
     def tell_s(self, move_bytes: int) -> float:
-        """Silence of which a holder is asked to tell: all that could be learned from."""
+        """The silence that a holder is asked to report: long enough to learn from."""
         return self.settings.idle_min_s if move_bytes else self.settings.idle_free_s
 
 
 def _whole_s(holder: Tenant) -> float:
-    """How long its turn is, as was decided when it began."""
+    """The length of the holder's turn, as it was decided when the turn began."""
     return max(1e-6, holder.lease.turn_ends_s - holder.since_s)

@@ -1,7 +1,7 @@
 """How much unfinished work a holder may have submitted, so that it can give way quickly.
 
-Only who holds submits, so only holders are told, and only when their bound changes. A hand-off by
-a holder that fell idle, the frequent kind, changes none (docs/decisions/0006).
+Only holders submit, so only holders are told, and only when their bound changes. A hand-off by a
+holder that fell idle, the frequent kind, changes no bound (docs/decisions/0006).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def pace(round_: Round) -> None:
 
 
 def _bound_s(round_: Round, tenant: Tenant) -> float:
-    """None for who is alone; little for who may be revoked soon; else a little more."""
+    """0, no bound, for a tenant that is alone; small for one that may be revoked soon."""
     gpus = gpus_of(tenant)
     if not gpus:
         return 0.0
@@ -43,6 +43,6 @@ def _bound_s(round_: Round, tenant: Tenant) -> float:
         for gpu in gpus
     )
     is_limited = any(mate.share.gpu_limit < 1 for mate in mates(tenant))
-    if is_alone and not is_limited:  # a limit interrupts also who is alone
+    if is_alone and not is_limited:  # a limit interrupts even a tenant that is alone
         return 0.0
     return settings.queue_shared_s

@@ -21,7 +21,7 @@ from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause
 
 SOONEST_S = 0.005
-"""no holder is looked at again sooner only because of its lag"""
+"""The shortest time after which a holder is looked at again only because of its lag."""
 
 
 class Round:
@@ -58,16 +58,16 @@ class Round:
         self.watched: list[Tenant] = []
         self.wanted_watches: set[int] = set()
         self.overdue: set[int] = set()
-        """who waits and goes next, however far the others are behind"""
+        """The numbers of starved tenants, which go next, however far the others are behind."""
         self.gives_way_s: dict[int, float] = {}
-        """when a holder whose turn goes on may have to give way to somebody who waits"""
+        """For each holder whose turn goes on: when it may have to give way to a queued tenant."""
         self.has_rivals = False
         self.has_limited = False
         self.balances: dict[int, Balance] = {}
         """the sums of each GPU, which follow every change; empty before `begin` (decide.py)"""
 
     def expect(self, tenant: Tenant, within_s: float) -> None:
-        """It was told to do something just now: note when that becomes late."""
+        """Note that a tenant was given an order just now, and when the order becomes overdue."""
         tenant.drain.told_s = self.now_s
         tenant.drain.due_s = self.now_s + within_s
         tenant.drain.look_s = self.now_s + self.settings.look_after_s
@@ -80,21 +80,21 @@ class Round:
 
     @property
     def is_calm(self) -> bool:
-        """Whether no tenant comes, goes, waits or asks, and none takes turns."""
+        """Whether no tenant is restoring, draining, queued or asking, and none take turns."""
         return not (
             self.has_rivals or self.coming or self.draining or self.ledger.queue
         ) and not any(tenant.requests for tenant in self.asking)
 
     def misses(self, tenant: Tenant) -> bool:
-        """Whether something has to be restored before it can hold a lease."""
+        """Whether bytes have to be restored before a tenant can hold a lease."""
         return any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
 
     def needs_bytes(self, tenant: Tenant, gpu: int) -> int:
-        """What is there only while it holds, and its gang."""
+        """Bytes that a tenant and its gang have on a GPU only while they hold."""
         return sum(movable_bytes(mate, on) for mate in mates(tenant) if (on := mate.gpus.get(gpu)))
 
     def brings_bytes(self, tenant: Tenant, gpu: int) -> int:
-        """What would be there besides if it held, and its gang: nothing if they do, or come."""
+        """Bytes that a tenant and its gang would add to a GPU if they held; 0 if they do."""
         return sum(
             movable_bytes(mate, on)
             for mate in mates(tenant)
@@ -102,18 +102,18 @@ class Round:
         )
 
     def left_bytes(self, tenant: Tenant, gpu: int) -> int:
-        """What is left of a GPU once `tenant` is wholly there beside those that stay."""
+        """Bytes left of a GPU once `tenant` is resident beside the tenants that stay."""
         balance = self.balances[gpu]
         return balance.capacity_bytes - balance.staying_bytes - self.brings_bytes(tenant, gpu)
 
     def fits(self, tenant: Tenant) -> bool:
-        """Whether it fits beside those that stay, with its gang, on all its GPUs."""
+        """Whether a tenant and its gang fit beside the tenants that stay, on all their GPUs."""
         return all(
             self.left_bytes(tenant, gpu) >= 0 for gpu in gpus_of(tenant)
         ) and not self.rivals(tenant)
 
     def spare_bytes(self, gpu: int) -> int:
-        """What is free on a GPU beyond what those who come and grow still miss."""
+        """Bytes free on a GPU beyond what restoring and growing tenants still lack."""
         spare = self.balances[gpu].free_bytes
         for tenant in self.coming:
             if on := tenant.gpus.get(gpu):
@@ -121,7 +121,7 @@ class Round:
         return spare - sum(t.pending_bytes(gpu) for t in self.asking if t.is_growing)
 
     def rivals(self, tenant: Tenant) -> list[Tenant]:
-        """Those who hold or come and must not hold together with it, though memory may suffice."""
+        """Holders and restoring tenants that must not hold with it, even if memory suffices."""
         if not self.has_rivals:
             return []
         others = self.holding + self.coming
@@ -134,7 +134,7 @@ class Round:
         return [o for o in self.draining if are_rivals(o, tenant) and not o.drain.silent]
 
     def gives(self, holder: Tenant, gpu: int) -> int:
-        """What a holder's going, and its gang's, makes room for."""
+        """Bytes for which there is room once a holder and its gang leave."""
         return sum(
             movable_bytes(mate, on)
             for mate in mates(holder)
@@ -142,12 +142,12 @@ class Round:
         )
 
     def over_bytes(self, gpu: int) -> int:
-        """By how much those who hold or come exceed a GPU."""
+        """Bytes by which holders and restoring tenants exceed a GPU."""
         balance = self.balances[gpu]
         return balance.staying_bytes - balance.pending_bytes - balance.capacity_bytes
 
     def move_bytes(self, tenant: Tenant) -> int:
-        """What would have to move, one way, before `tenant` and its gang could run."""
+        """Bytes that would have to move, one way, before `tenant` and its gang could run."""
         move = 0
         if tenant.gang is not None:
             for gpu in gpus_of(tenant):
@@ -162,10 +162,11 @@ class Round:
         return max(0, move)
 
     def turn_is_over(self, tenant: Tenant, waiting: Tenant | None = None) -> bool:
-        """Whether a holder may be revoked for somebody who waits.
+        """Whether a holder may be revoked, for `waiting` if it is given.
 
-        A higher class need not wait, a lower one waits for silence. Within a class, if a part of
-        the time was asked for, a turn goes on as long as its holder is further behind.
+        A tenant of a higher class need not wait; one of a lower class waits for silence. Within a
+        class, if a part of the time was requested, a turn goes on while its holder is further
+        behind.
         """
         if self.now_s < max(mate.lease.kept_until_s for mate in mates(tenant)):
             return False
@@ -187,18 +188,18 @@ class Round:
         return tenant.lag_s <= waiting.lag_s + EXACT_S
 
     def by_turn(self, tenant: Tenant) -> tuple[int, bool, float]:
-        """Sort key: the lowest class first, then who is idle, then who holds the longest."""
+        """Sort key: the lowest class first, then silent tenants, then the longest holders."""
         return tenant.usage.rank, tenant.usage.silent_since_s is None, tenant.since_s
 
     def idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
-        """When a holder counts as idle, unless it submits something before; it may be over.
+        """When a holder counts as idle, unless it submits something before; it may be in the past.
 
-        A gang does once all its members do.
+        A gang counts as idle once all its members do.
         """
         return max(self._idle_at_s(mate, move_bytes) for mate in mates(holder))
 
     def _idle_at_s(self, holder: Tenant, move_bytes: int) -> float:
-        # who waits for memory is silent, but not idle
+        # a holder that waits for memory is silent, but not idle
         if holder.usage.silent_since_s is None or holder.is_growing:
             return math.inf
         since_s = holder.usage.silent_since_s
@@ -207,7 +208,7 @@ class Round:
     def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
         """When a turn ends: a little later, where its holder is about to fall silent by itself.
 
-        Who waits does so for no more than that: a turn that was over before ends anew
+        A turn that was over before `waiting` was queued gets its extra time from that moment
         (busy_period.py).
         """
         return max(self._turn_ends_s(mate, waiting) for mate in mates(holder))
@@ -221,7 +222,7 @@ class Round:
         return from_s + extra_s if extra_s else ends_s
 
     def revoke(self, tenant: Tenant) -> None:
-        """Take a lease back, and those of its gang with it."""
+        """Revoke a tenant's lease, and those of its gang."""
         self.tell_to_drain(tenant)
         self.begin_drain(tenant)
 
@@ -253,7 +254,7 @@ class Round:
             tenant.drain.due_s = began_s + settings.revoke_deadline_s
 
     def watch(self, holder: Tenant, move_bytes: int, waiting: Tenant | None = None) -> None:
-        """Have a holder whose turn goes on looked at again when it ends, or falls idle before."""
+        """Look again at a holder whose turn goes on when its turn ends, or when it falls idle."""
         for mate in mates(holder):
             if mate.holds:
                 self._watch(mate, move_bytes, waiting)
@@ -277,7 +278,7 @@ class Round:
                 ends_s = max(ends_s, self.now_s + max(SOONEST_S, ahead_s / pace))
         if self.now_s < ends_s:
             self.wake_at(ends_s)
-        if waiting is None or waiting.usage.rank >= holder.usage.rank:  # else only once it is idle
+        if waiting is None or waiting.usage.rank >= holder.usage.rank:  # else at idle
             first_s = self.gives_way_s.get(holder.number, ends_s)
             self.gives_way_s[holder.number] = min(ends_s, first_s)
         self.wanted_watches.add(holder.number)
@@ -285,7 +286,7 @@ class Round:
             if self.now_s < (idle_at_s := self.idle_at_s(holder, move_bytes)) < math.inf:
                 self.wake_at(idle_at_s)
             return
-        # one whose turn is over, or who waits for memory as the other does: any pause will do
+        # any pause ends a turn that is over, or a turn in which both wait for memory
         any_pause = is_over or (waiting is not None and block_each_other(holder, waiting))
         tell_s = self.quantum.tell_s(0 if any_pause else move_bytes)
         if not holder.usage.watched_s or tell_s < holder.usage.watched_s / 2:
@@ -293,10 +294,10 @@ class Round:
             self.out.append(do.SetIdleTimeout(holder.number, tell_s))
 
     def watch_crowded(self) -> None:
-        """Have holders watched wherever somebody may come for whom one of them has to leave.
+        """Watch the holders of each GPU whose tenants have too many bytes to hold together.
 
-        So it is known how long they work and are silent also where nobody waits, and whoever comes
-        during a silence need not wait for what passed of it.
+        So their busy and idle times are known even while no tenant is queued, and a tenant that
+        comes during a silence need not wait for the part that has passed.
         """
         for tenant in self.holding:
             if tenant.number in self.wanted_watches:
@@ -310,7 +311,7 @@ class Round:
                 self.out.append(do.SetIdleTimeout(tenant.number, tell_s))
 
     def end_watches(self) -> None:
-        """Stop the watches that nobody needs any more."""
+        """Stop the watches that this round did not ask for."""
         for tenant in self.watched:
             is_watched = tenant.usage.watched_s or tenant.usage.silent_since_s is not None
             if is_watched and tenant.number not in self.wanted_watches and tenant.stays:
@@ -324,10 +325,10 @@ class Round:
 
 
 def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
-    """Whether a turn may last longer because its holder is further behind than who waits.
+    """Whether a turn may last longer because its holder is further behind than `waiting`.
 
-    Equals need no more than the order of their turns; and who holds and grows does not fall
-    behind meanwhile.
+    Tenants without parts of the time need no more than the order of their turns; and a holder that
+    waits for more memory does not fall behind meanwhile.
     """
     return (holder.usage.timed or waiting.usage.timed) and not waiting.holds
 
@@ -335,8 +336,8 @@ def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
 def are_rivals(one: Tenant, other: Tenant) -> bool:
     """Whether two tenants must take turns even if both fit.
 
-    A part of the time was promised to one, or one goes first at once: what the other has queued
-    would be in its way.
+    That is so if one was promised a part of the time, or is of the latency class: work that the
+    other has submitted would be in its way.
     """
     return (
         (one.usage.timed or other.usage.timed or one.share.latency != other.share.latency)
@@ -350,11 +351,11 @@ def are_rivals(one: Tenant, other: Tenant) -> bool:
 def block_each_other(holder: Tenant, waiting: Tenant) -> bool:
     """Whether both hold and neither goes on before it has more memory.
 
-    Then the one that is behind does nothing with its turn, however long that still lasts.
+    Then the holder does nothing with its turn, however long that still lasts.
     """
     return waiting.is_growing and any(mate.is_growing for mate in mates(holder))
 
 
 def movable_bytes(tenant: Tenant, on: Residency) -> int:
-    """What is there of a tenant only while it holds."""
+    """Bytes of a tenant that are on a GPU only while it holds."""
     return on.allocated_bytes - tenant.staying_bytes(on)

@@ -18,11 +18,11 @@ from moiety.arbiter.states import Cause, State
 
 _BEHIND = "others are ahead in the queue"
 _VISIT_S = 0.02
-"""nobody comes for less"""
+"""The shortest rest of a turn for which a guest is let in."""
 
 
 def refuse_outgrown(round_: Round) -> None:
-    """Say no to requests that were admitted before something came that cannot leave."""
+    """Refuse admitted requests that no longer fit, because bytes came that cannot leave."""
     for tenant in round_.asking:
         for request in reversed(list(tenant.requests)):
             if request.is_context or request.bytes == 0:
@@ -37,11 +37,11 @@ def refuse_outgrown(round_: Round) -> None:
 
 
 def take_turns(round_: Round) -> Iterator[None]:
-    """Choose whoever fits, in the order of _demands; revoke for the first who does not.
+    """Choose the tenants that fit, in the order of _demands; revoke for the first that does not.
 
-    Who comes later may pass only where that cannot make those ahead wait any longer: for good, or
-    as a guest, who leaves as soon as one of them could come. It yields as soon as a lease is taken
-    back.
+    A later tenant may pass only where that cannot make the tenants ahead wait any longer: for a
+    whole turn, or as a guest, which leaves as soon as one of them could come. It yields as soon as
+    a lease is revoked.
     """
     ahead: dict[int, int] = {}
     begun: set[int] = set()
@@ -49,7 +49,7 @@ def take_turns(round_: Round) -> Iterator[None]:
         if round_.out:
             yield
         if tenant.state is State.DRAINING:
-            continue  # revoked for somebody before it in this very loop
+            continue  # revoked for an earlier tenant in this loop
         if tenant.state is State.QUEUED and tenant.gang is not None:
             if any(mate.stays for mate in mates(tenant)):
                 _join_in(round_, tenant)
@@ -95,7 +95,7 @@ def take_turns(round_: Round) -> Iterator[None]:
 
 
 def _join_in(round_: Round, tenant: Tenant) -> None:
-    """Bring those of a gang who wait to those of it who hold, or have all of them wait."""
+    """Choose the queued members of a gang whose other members hold, or revoke the whole gang."""
     if round_.fits(tenant) and not why_never(round_, tenant):
         _choose(round_, tenant)
     else:
@@ -104,16 +104,16 @@ def _join_in(round_: Round, tenant: Tenant) -> None:
 
 
 def _explain(tenant: Tenant, reason: str) -> None:
-    """Why it waits, and with it its gang."""
+    """Note why a tenant and its gang wait."""
     for mate in mates(tenant):
         if mate.state is State.QUEUED:
             mate.blocked_by = reason
 
 
 def _renew_turns(round_: Round, gpus: set[int]) -> None:
-    """Where nobody waits any more, those who were let off begin another turn with those who come.
+    """Where no tenant waits any more, begin another turn of the holders that stay.
 
-    Otherwise whoever just left could have one of them revoked in exchange for itself.
+    Otherwise a tenant that just left could have one of them revoked in exchange for itself.
     """
     for tenant in round_.holding:
         if not tenant.gpus.keys().isdisjoint(gpus):
@@ -124,11 +124,12 @@ def _renew_turns(round_: Round, gpus: set[int]) -> None:
 
 
 def _demands(round_: Round) -> list[Tenant]:
-    """The highest class first; in it who holds and grows, then who is furthest behind.
+    """The tenants that want a turn or more memory, in their order.
 
-    Before both goes who has waited for a whole round where time is divided (starvation.py).
-    Where nobody asked for a part of the time, who came first goes before those who are less than
-    two turns further behind: they take turns in the same order each round.
+    The highest class goes first. Within a class, holders that grow go first, then starved tenants
+    (starvation.py), then the tenants that are furthest behind. Where no tenant requested a part of
+    the time, the first in the queue goes before a tenant that is less than two turns further
+    behind: so they take turns in the same order each round.
     """
     tenants = round_.ledger.tenants
     growing = [t for t in round_.asking if t.is_growing]
@@ -151,7 +152,7 @@ def _demands(round_: Round) -> list[Tenant]:
 
 
 def _is_plainly_behind(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> bool:
-    """The common case of a long queue, quickly: one GPU, and no room beside those ahead."""
+    """Whether a tenant of one GPU has no room beside the tenants ahead: a quick check."""
     if len(tenant.gpus) != 1 or tenant.drain.silent or tenant.gang is not None:
         return False
     (gpu,) = tenant.gpus
@@ -167,10 +168,9 @@ def _is_plainly_behind(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> 
 
 
 def _line_up(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> None:
-    """Note in `ahead`, for each of its GPUs, what others may take without being in its way.
+    """Note in `ahead`, for each of its GPUs, the bytes that others may take without hindering it.
 
-    Only those who hold from before it began to wait will make way for it; with all others
-    it must fit together.
+    Only tenants that held before it was queued will make way for it; it must fit beside all others.
     """
     for gpu in gpus_of(tenant):
         if gpu not in ahead:
@@ -201,10 +201,10 @@ def _may_pass(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> bool:
 
 
 def _may_visit(round_: Round, tenant: Tenant) -> bool:
-    """Whether it is worth while to join those who hold until one of those ahead could come.
+    """Whether it pays to join the holders as a guest, until a tenant ahead could come.
 
-    It fits, nobody's memory has to leave for it, and the shortest turn that goes on lasts long
-    enough for what has to move in.
+    It pays if the tenant fits, no other tenant's memory has to leave for it, and the shortest turn
+    that goes on lasts long enough for the bytes that have to move in.
     """
     if tenant.state is not State.QUEUED or tenant.gang is not None or not round_.fits(tenant):
         return False

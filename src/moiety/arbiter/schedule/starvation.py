@@ -1,11 +1,11 @@
-"""Who has waited for so long that it goes next, although others are further behind their parts.
+"""Starvation: a tenant that has waited too long goes next, although others are further behind.
 
-Where the whole of a GPU is promised, who asked for nothing, or for little, falls behind slowly: by
-lags alone it would wait for dozens of turns before its first, as if it hung. So whoever has waited
-while each of its class could have come once goes next, unless it has had its part already. That
-brings turns forward and adds none: the next one is due by its lag. And on each GPU such turns
-together take no more than those who ask for nothing are left anyway, so that programs which start
-again and again cannot live on their first turns at the cost of promises.
+Where the whole of a GPU is promised, a tenant with no request, or a small one, falls behind slowly:
+by lags alone it would wait for dozens of turns before its first, as if it hung. So a tenant that
+has waited while each tenant of its class could have come once goes next, unless it has had its part
+already. That brings turns forward and adds none: the next one is due by its lag. And on each GPU
+such turns together take no more than the part that is left to tenants without a request anyway. So
+programs that start again and again cannot live on their first turns at the cost of promises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moiety.arbiter.state.tenant import Tenant
 
 
 def find_overdue(round_: Round, waiting: Iterable[Tenant]) -> set[int]:
-    """Those who go next; `waiting` are the first of each gang, and who has none."""
+    """The starved tenants; `waiting` are the first member of each gang, and tenants without one."""
     first: dict[int, Tenant] = {}
     for tenant in waiting:
         gpus = gpus_of(tenant)
@@ -44,12 +44,10 @@ def find_overdue(round_: Round, waiting: Iterable[Tenant]) -> set[int]:
 
 
 def bring_forward(round_: Round, tenant: Tenant) -> None:
-    """It goes next for having waited: on its GPUs nobody else does for a while."""
+    """Note that a starved tenant goes next: on its GPUs no other one does for a while."""
     quantum = round_.quantum
     costs_s = quantum.turn_s(tenant) + quantum.handoff_s(tenant)
-    if (
-        tenant.lease.turns == 0
-    ):  # nobody knows what it costs: as much as the dearest of those who wait
+    if tenant.lease.turns == 0:  # its cost is not known: assume that of the dearest queued tenant
         dearest_s = max(quantum.handoff_s(round_.ledger.tenants[n]) for n in round_.ledger.queue)
         costs_s = max(costs_s, quantum.least_s(dearest_s) + dearest_s)
     for gpu in gpus_of(tenant):

@@ -1,4 +1,4 @@
-"""Quantum that end although nobody waits: limits of GPU time, and shares that changed meanwhile."""
+"""Turns that end although no tenant waits: limits of GPU time, and shares that have changed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from moiety.model.format import format_fraction
 
 
 def separate(round_: Round) -> None:
-    """Where those who hold or come have become rivals, let the one that goes first stay.
+    """Where holders or restoring tenants have become rivals, let the one that goes first stay.
 
-    A share was changed, or a process that held already came to another GPU.
+    That happens after a change of a share, or if a holder has come to another GPU.
     """
     staying: list[Tenant] = []
     together = round_.holding + round_.coming
@@ -38,10 +38,10 @@ def separate(round_: Round) -> None:
 
 
 def mend(round_: Round) -> None:
-    """Where only a part of a gang holds or comes: another has just become a member, or is stopped.
+    """Repair gangs of which only a part holds or is restoring: a member is new, or is stopped.
 
-    Who comes goes back, so that all come together. Who holds stays if the others can join it at
-    once (select.py), and not if one of them is being drained.
+    Restoring members are postponed, so that all come together. Holders stay if the others can join
+    them at once (select.py), and are revoked if one of the others is being drained.
     """
     for gang in round_.ledger.gangs.values():
         coming = [m for m in gang.members if m.state is State.RESTORING]
@@ -54,7 +54,7 @@ def mend(round_: Round) -> None:
 
 
 def end_windows(round_: Round) -> None:
-    """Take the lease of whoever has used up what its limit allows."""
+    """Revoke the lease of each tenant that has used up its limit."""
     for tenant in list(round_.holding):
         if tenant.share.gpu_limit >= 1 or not tenant.gpus or not tenant.holds:
             continue
@@ -74,7 +74,7 @@ def wait_for_window(round_: Round, tenant: Tenant) -> None:
 
 
 def postpone(round_: Round, tenant: Tenant) -> None:
-    """Send one that comes, and its gang, back into the queue: nobody is interrupted by that."""
+    """Send a restoring tenant and its gang back into the queue; that interrupts no work."""
     for mate in reversed([mate for mate in mates(tenant) if mate.state is State.RESTORING]):
         round_.coming.remove(mate)
         round_.transition(mate, Cause.POSTPONED)

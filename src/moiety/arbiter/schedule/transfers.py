@@ -1,4 +1,4 @@
-"""Whose bytes move: evictions, room for those who come, leases once all is there, answers."""
+"""Moves of bytes: evictions, room for restores, leases once all is resident, and answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moiety.arbiter.states import Cause, State
 
 
 def order_evictions(round_: Round) -> None:
-    """Order out what those who come or grow still miss, from whoever runs furthest away."""
+    """Evict bytes that restoring and growing tenants still lack, from the tenants that run last."""
     for gpu, balance in round_.balances.items():
         short = -balance.free_bytes - balance.leaving_bytes
         for tenant in round_.coming:
@@ -27,10 +27,10 @@ def order_evictions(round_: Round) -> None:
 
 
 def _evict(round_: Round, gpu: int, short: int) -> None:
-    """Who wants nothing goes first, least recently used first; then the queue from its end.
+    """Evict from idle tenants, least recently used first; then from the queue, the last first.
 
-    Who is still draining will stand at its end, so what it has is waited for, not taken
-    from somebody whose turn comes sooner.
+    A draining tenant will be the last of the queue, so its bytes are waited for, and not taken from
+    a tenant whose turn comes sooner.
     """
     tenants = round_.ledger.tenants
     out = [t for t, _ in round_.ledger.on(gpu) if t.state is State.IDLE]
@@ -58,7 +58,7 @@ def _order(round_: Round, victim: Tenant, gpu: int, amount: int) -> None:
 
 
 def give_room(round_: Round) -> None:
-    """Hand what is free to those who come, in the order in which they were chosen."""
+    """Give free bytes to restoring tenants, in the order in which they were chosen."""
     for tenant in round_.coming:
         if tenant.has_orders:
             continue
@@ -78,7 +78,7 @@ def give_room(round_: Round) -> None:
 
 
 def finish_coming(round_: Round) -> Generator[None, None, bool]:
-    """Grant leases to those of whom every byte is resident; returns whether there were any.
+    """Grant leases to restoring tenants whose bytes are all resident; returns whether any was.
 
     It yields as soon as a lease is granted, before the turn that begins is worked out.
     """
@@ -106,7 +106,7 @@ def finish_coming(round_: Round) -> Generator[None, None, bool]:
 
 
 def _has_all(round_: Round, tenant: Tenant) -> bool:
-    """Whether every byte of one that comes is there, or never can be: its GPU is gone."""
+    """Whether every byte of a restoring tenant is resident, or never can be: its GPU is lost."""
     is_gone = any(gpu in round_.ledger.lost for gpu in tenant.gpus)
     return (
         tenant.state is State.RESTORING
@@ -140,9 +140,9 @@ def _begin_turn(round_: Round, tenant: Tenant) -> None:
 
 
 def _has_room_to_grow(round_: Round, tenant: Tenant) -> bool:
-    """Whether what it asked for before it was chosen could be answered at once.
+    """Whether the requests that it made before it was chosen could be answered at once.
 
-    Its turn must not run out while room for that is made. What does not fit beside the others
+    Its turn must not run out while room for them is made. Bytes that do not fit beside the others
     it gets later, as a holder that grows.
     """
     for gpu in tenant.gpus if tenant.requests else ():
@@ -154,7 +154,7 @@ def _has_room_to_grow(round_: Round, tenant: Tenant) -> bool:
 
 
 def answer_requests(round_: Round) -> None:
-    """Say yes to whatever there is room for now."""
+    """Admit the requests for which there is room now."""
     for tenant in round_.asking:
         _answer(round_, tenant)
 

@@ -14,26 +14,26 @@ class Balance:
     """One GPU's sums."""
 
     tenants: int = 0
-    """who has a context there"""
+    """The number of tenants with a context there."""
     capacity_bytes: int = 0
-    """what tenants' data may take"""
+    """Bytes that tenants' data may take."""
     allocated_bytes: int = 0
-    """what all tenants have together, wherever it is"""
+    """Bytes that all tenants have together, on the GPU or evicted."""
     charged_bytes: int = 0
-    """resident, or given as room"""
+    """Resident bytes, and room that was given for restores."""
     leaving_bytes: int = 0
-    """ordered out and still there"""
+    """Resident bytes that tenants were told to evict."""
     staying_bytes: int = 0
-    """all of those who hold or come, and what cannot leave of the others"""
+    """All bytes of holders and restoring tenants, and bytes of others that cannot leave."""
     pending_bytes: int = 0
-    """part of `staying_bytes`: asked for and not answered"""
+    """The part of `staying_bytes` that is requested and not answered."""
     firm_bytes: int = 0
-    """what would stay if nobody held"""
+    """Bytes that would stay if no tenant held."""
     residue_bytes: int = 0
     expected_bytes: int = 0
-    """the residue that was let in; what was measured since may be more"""
+    """The residue at admission; the measured one may be larger."""
     needed_bytes: int = 0
-    """kept free for what drivers are about to take"""
+    """Bytes that are kept free for the driver reserve."""
 
     def add(self, more: tuple[int, ...], less: tuple[int, ...]) -> None:
         """Replace what one tenant adds to the sums."""
@@ -49,12 +49,12 @@ class Balance:
 
     @property
     def free_bytes(self) -> int:
-        """Neither resident nor given as room; negative while room is made for a context."""
+        """Bytes neither resident nor given as room; negative while room is made for a context."""
         return self.capacity_bytes - self.charged_bytes
 
     @property
     def is_crowded(self) -> bool:
-        """Whether not all who are there could hold together."""
+        """Whether the tenants have too many bytes for all of them to hold together."""
         return self.allocated_bytes > self.capacity_bytes
 
 

@@ -1,9 +1,9 @@
 """How long a tenant works on the GPU between two silences, in time that it held a lease.
 
 A turn that ends just before its holder would have fallen silent anyway costs twice: the memory is
-moved once more than it had to be, and the holder's next silence, in which the other one could have
-run, comes only when it is back. Programs that work in phases do so each time, so a turn may last
-a little longer, where the last spells of work say that it ends soon.
+moved once more than it had to be, and the holder's next silence, in which the other tenant could
+have run, comes only when the holder is back. Programs that work in phases do so each time, so a
+turn may last a little longer, where the last busy periods show that it ends soon.
 """
 
 from __future__ import annotations
@@ -11,51 +11,51 @@ from __future__ import annotations
 from collections import deque
 
 KNOWN = 8
-"""how many spells are remembered"""
+"""The number of busy periods that are remembered."""
 _ENOUGH = 2
-"""fewer teach nothing"""
+"""Fewer busy periods predict nothing."""
 _MARGIN = 1.1
-"""the next spell may be so much longer than one that was seen"""
+"""The next busy period may be longer than a known one by this factor."""
 
 
 class BusyPeriods:
-    """The last spells of one tenant."""
+    """The last busy periods of one tenant."""
 
     def __init__(self) -> None:
-        """Nothing is known, not even when the present one began."""
+        """No busy period is known, not even the beginning of the present one."""
         self._lengths_s: deque[float] = deque(maxlen=KNOWN)
         self._is_known = False
         self._earlier_s = 0.0
-        """of the present one, with earlier leases"""
+        """Length of the present busy period under earlier leases."""
         self._since_s: float | None = None
-        """when this lease's part of it began; None: it holds none, or is silent"""
+        """When its part under this lease began; None: the tenant has no lease, or is silent."""
 
     def begin(self, now_s: float, *, holding: bool) -> None:
-        """It submits something after a silence, or is about to."""
+        """Note that the tenant submits something after a silence, or is about to."""
         self._is_known = True
         self._earlier_s = 0.0
         self._since_s = now_s if holding else None
 
     def go_on(self, now_s: float) -> None:
-        """It got a lease."""
+        """Note that the tenant got a lease."""
         if self._since_s is None:
             self._since_s = now_s
 
     def pause(self, now_s: float) -> None:
-        """It lost its lease, or submits nothing."""
+        """Note that the tenant lost its lease, or submits nothing."""
         if self._since_s is not None:
             self._earlier_s += max(0.0, now_s - self._since_s)
             self._since_s = None
 
     def end(self, now_s: float) -> None:
-        """It submitted nothing from then on, for long enough to count as silent."""
+        """Note that the tenant submits nothing from `now_s` on, long enough to count as silent."""
         self.pause(now_s)
         if self._is_known and self._earlier_s > 0:
             self._lengths_s.append(self._earlier_s)
         self._is_known = False
 
     def rest_s(self, now_s: float, most_s: float) -> float:
-        """How long to wait after `now_s` for the end of the present one; 0: it is not near.
+        """How long to wait after `now_s` for the end of the busy period; 0: it is not near.
 
         It is if one as long as one of the last would end within `most_s`.
         """

@@ -10,27 +10,27 @@ class Drain:
     """The progress of a drain, and of each other order to one tenant."""
 
     resumed: bool = False
-    """it outlived its agent"""
+    """The process outlived its agent."""
     answered: bool = False
-    """it has drained, and its gang has not"""
+    """It has drained, and its gang has not."""
     detained: bool = False
-    """and cannot for now, so that nothing of this one may leave"""
+    """Its gang cannot be drained now, so none of this tenant's bytes may leave."""
     stuck_until_s: float = 0.0
-    """its last eviction failed: no victim until then, or until it held a lease again"""
+    """Its last eviction failed: it is no victim until then, or until it gets a lease again."""
     silent: bool = False
-    """it has not answered an order for too long: its memory counts as unable to leave"""
+    """It is overdue with an order: its memory counts as unable to leave."""
     stopped: bool = False
-    """and that is why: its process is stopped (SIGSTOP, a frozen container)"""
+    """It does not answer because its process is stopped (SIGSTOP, a frozen container)."""
     wants_again: bool = False
     wants_since_s: float = 0.0
-    """when it said so, or asked for memory, after its lease was taken back"""
+    """When it wanted its lease again, or requested memory, after the revoke."""
     told_s: float = 0.0
-    """when it was given the order that it has not carried out yet"""
+    """When it was given the order that it has not carried out yet."""
     due_s: float = 0.0
-    """when that is reported (again); 0: nothing is due"""
+    """When the open order is reported as overdue (again); 0: nothing is due."""
     look_s: float = 0.0
-    """when to look whether its process is stopped"""
+    """When to check whether its process is stopped."""
     reopens: int = 0
-    """how often its lease was given back in this hand-off, so that its last work can end"""
+    """How often its lease was reopened in this hand-off, so that its last work can end."""
     gave_up: int = 0
-    """how often in a row it could not be drained"""
+    """How often in a row it could not be drained."""

@@ -1,9 +1,9 @@
 """How long to wait for a holder that fell silent, from how long its last silences were.
 
-Whoever waits for a silence to end loses the time; whoever ends the turn pays for moving memory
-out and back. A wait as long as that costs, and no longer, is never worse than twice what one who
-knows the future would pay (the ski-rental bound; Karlin et al., 1988). But many programs are no
-puzzle: a phase without the GPU is long every time, and a data loader's pause is short every time.
+Waiting for a silence to end loses the time; ending the turn costs the move of memory out and back.
+A wait as long as that move, and no longer, never costs more than twice the best choice in hindsight
+(the ski-rental bound; Karlin et al., 1988). But many programs are predictable: a phase without the
+GPU is long every time, and a data loader's pause is short every time.
 So the wait is the one that would have cost least over the last silences. It is never longer than
 the bound's, hence never worse in a single silence than the hand-off itself; newer silences count
 for more, so that a program that changes is believed after four silences of its new kind.
@@ -27,13 +27,13 @@ class IdlePeriods:
     """The last silences of one tenant that lasted longer than a moment."""
 
     def __init__(self) -> None:
-        """None is known."""
+        """No silence is known."""
         self._lengths_s: deque[float] = deque(maxlen=KNOWN)
         self._asked: tuple[float, float] = (0.0, 0.0)
         self._answer_s: float | None = None
 
     def add(self, length_s: float) -> None:
-        """One more has ended, after `length_s` in all."""
+        """Note that a silence has ended after `length_s` in all."""
         self._lengths_s.append(length_s)
         self._answer_s = None
 
@@ -52,7 +52,7 @@ class IdlePeriods:
         return self._answer_s
 
     def _cheapest_s(self, least_s: float, move_s: float) -> float:
-        """The longest of those that would have cost least, newer silences counting for more."""
+        """The longest wait among the cheapest for the last silences; newer ones count for more."""
         seen = {_MARGIN * length_s for length_s in self._lengths_s}
         choices = sorted({least_s, move_s} | {s for s in seen if least_s < s < move_s})
         return min(reversed(choices), key=lambda patience_s: self._cost_s(patience_s, move_s))
@@ -65,5 +65,5 @@ class IdlePeriods:
 
 
 def cost_s(length_s: float, patience_s: float, move_s: float) -> float:
-    """What a silence of this length costs those who wait, with this patience."""
+    """What a silence of this length costs queued tenants, with this patience."""
     return length_s if length_s < patience_s else patience_s + move_s

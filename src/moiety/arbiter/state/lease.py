@@ -1,4 +1,4 @@
-"""The turns of a tenant: how long it waits and holds, and what its comings cost."""
+"""The turns of a tenant: how long it waits and holds, and what its hand-offs cost."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ class Lease:
     """when it entered the queue"""
     turn_ends_s: float = 0.0
     is_guest: bool = False
-    """it passed others in the queue, and leaves as soon as one of them could come"""
+    """It passed others in the queue, and leaves as soon as one of them could come."""
     costs_s: deque[float] = field(default_factory=lambda: deque(maxlen=_COSTS))
-    """what its last comings cost for which memory moved"""
+    """Costs of its last hand-offs for which memory moved."""
     cost_s: float = 0.0
-    """their median; 0 where nothing moved lately"""
+    """The median of `costs_s`; 0 if no memory moved lately."""
     is_moving: bool = False
-    """memory moves for its coming, its own or others'"""
+    """Memory moves for its hand-off, its own or that of others."""
     queue_s: float = 0.0
-    """the bound on unfinished work that it was told; 0: none"""
+    """The bound on unfinished work that it was told; 0: none."""
     kept_until_s: float = 0.0
-    """its lease was given back and is not revoked before that"""
+    """Its lease was reopened and is not revoked before that time."""
     turns: int = 0
     held_s: float = 0.0
     handoffs_s: float = 0.0
-    """what its comings took together"""
+    """The time of all its hand-offs together."""
     round_s: float = 0.0
-    """what the hand-offs of all who take turns with it cost, each coming once, as it began"""
+    """At the beginning of its turn: the cost of one hand-off to each tenant that takes turns."""
     window_ends_s: float = 0.0
-    """no pause begins before that: what was moved in is used first"""
+    """No pause for its limit begins before that: what was moved in is used first."""

@@ -1,4 +1,4 @@
-"""The memory of a tenant: on each GPU, as a whole, and what it asked for."""
+"""The memory of a tenant: on each GPU, as a whole, and its open requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ NOT_POSTED: Final = (0,) * 9
 
 @dataclass(slots=True)
 class Request:
-    """A question that was admitted but not answered yet, because its room is being made."""
+    """A request that is admitted but not answered yet, because room for it is being made."""
 
     serial: int
     gpu: int
     bytes: int
     is_context: bool = False
     is_need: bool = False
-    """a driver's own, on top of its context"""
+    """The driver's own need, on top of its context."""
     pinned: bool = False
     managed: bool = False
 
@@ -28,46 +28,46 @@ class Residency:
     """A tenant's bytes on one GPU."""
 
     residue_bytes: int
-    """context and modules: outside of what it allocated"""
+    """Context and modules, which are not part of the allocated bytes."""
     limit_bytes: int
     expected_bytes: int = 0
-    """the residue that it was let in with; what was measured since may be more"""
+    """The residue at admission; the measured one may be larger."""
     allocated_bytes: int = 0
-    """admitted, whether or not they are resident, requests under way included"""
+    """Admitted bytes, resident or not, including those of open requests."""
     pinned_bytes: int = 0
-    """those of them that can never leave"""
+    """Allocated bytes that can never leave."""
     inherited_bytes: int = 0
-    """those of them that it does not count itself: another allocated them, and is gone"""
+    """Allocated bytes that the process does not count: another allocated them, and is gone."""
     managed_bytes: int = 0
-    """those of them that the driver pages: no order moves them, and with the lease they are gone"""
+    """Allocated bytes that the driver pages: no order moves them; they leave with the lease."""
     charged_bytes: int = 0
-    """those of them that are on the GPU, or for which room was given and not taken yet"""
+    """Allocated bytes that are on the GPU, or for which room was given and not used yet."""
     needed_bytes: int = 0
-    """to be kept free for what its driver is about to take by itself"""
+    """Bytes that are kept free for what its driver allocates by itself."""
     is_hearsay: bool = False
-    """its connection broke, and it has not said since what it has here"""
+    """Its connection broke, and it has not reported since what it has here."""
     allowed_bytes: int = 0
-    """part of the allocated and the charged ones: what it may still take without asking"""
+    """The rest of its credit; part of the allocated and of the charged bytes."""
     spare_bytes: int = 0
-    """part of the allowed ones: freed, and still on the GPU"""
+    """Bytes of its credit that were freed and are still on the GPU."""
     is_allowed: bool = False
-    """it has an allowance, though that may be used up: what it frees may become part of it"""
+    """It has credit, which may be used up: what it frees may become part of it."""
     is_recalled: bool = False
-    """and was told to give it back"""
+    """Its credit is revoked, and it has not returned it yet."""
     asked_s: float = -math.inf
-    """when it asked for memory last"""
+    """When it last requested memory."""
     orders: list[int] = field(default_factory=list)
-    """what is left of each eviction under way, oldest first"""
+    """The rest of each eviction under way, oldest first."""
     posted: tuple[int, ...] = NOT_POSTED
     """What the sums of the GPU hold for this entry; see `Balance`."""
     rate: float = 0.0
-    """the part of the GPU's time that it was charged last"""
+    """The part of the GPU's time that it was charged last."""
     lag_s: float = 0.0
-    """time of this GPU that it is behind what it should have received; negative: ahead"""
+    """How far it is behind the time of this GPU that it was due; negative: ahead."""
 
     @property
     def used_bytes(self) -> int:
-        """What the program has, or asked for: allocated, less what it may still take."""
+        """Bytes that the program has or requested: the allocated ones without its credit."""
         return self.allocated_bytes - self.allowed_bytes
 
 
@@ -77,16 +77,16 @@ class TenantMemory:
 
     pinned: bool = False
     pinned_by: str = ""
-    """the call that pinned it"""
+    """The call that pinned it."""
     coming_bytes: int = 0
-    """what its coming had to move in"""
+    """Bytes that its restore had to move in."""
     room_given: bool = False
-    """there was room for it since its last lease, so it will say when it is restored"""
+    """It got room since its last lease, so it will report when it is restored."""
     restored: bool = False
-    """it has said so, and nothing was moved out since"""
+    """It has reported that it is restored, and nothing was evicted since."""
     counted: dict[int, int] = field(default_factory=dict)
-    """what it said is resident, for each GPU, and counts once it has drained"""
+    """The resident bytes that it counted on each GPU, valid once it has drained."""
     needs_until_s: float = 0.0
-    """how long room that its driver needed is kept free; 0: nothing is kept"""
+    """Until when its driver reserve is kept free; 0: nothing is kept."""
     evicted_bytes: int = 0
-    """in its whole life"""
+    """Bytes that it evicted in its whole life."""

@@ -21,19 +21,19 @@ class Tenant:
 
     number: int
     name: str = ""
-    """how people know it: program and pid"""
+    """The name of the program and its pid."""
     state: State = State.IDLE
     epoch: int = 0
     gang: TenantGang | None = None
-    """the gang with which it holds"""
+    """The gang with which it holds."""
     gpus: dict[int, Residency] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     since_s: float = 0.0
-    """when it entered its state"""
+    """When it entered its state."""
     blocked_by: str = ""
     share: Share = NOTHING_ASKED
     uid: int = -1
-    """the user whose it is"""
+    """The user that runs the process."""
     lease: Lease = field(default_factory=Lease)
     usage: TenantUsage = field(default_factory=TenantUsage)
     drain: Drain = field(default_factory=Drain)
@@ -51,7 +51,7 @@ class Tenant:
 
     @property
     def lag_s(self) -> float:
-        """GPU time that it, or its gang, is behind what it should have had; negative: ahead."""
+        """How far it, or its gang, is behind the GPU time that it was due; negative: ahead."""
         if self.gang is not None:
             return self.gang.lag_s
         if len(self.gpus) == 1:
@@ -61,7 +61,7 @@ class Tenant:
 
     @property
     def stays(self) -> bool:
-        """Whether its memory is on the GPU to stay: it holds, or is about to."""
+        """Whether its memory stays on the GPU, because it holds or is about to."""
         return self.state in STAYING
 
     @property
@@ -81,7 +81,7 @@ class Tenant:
 
     @property
     def is_firm(self) -> bool:
-        """Whether nothing of it can be moved out now."""
+        """Whether none of its bytes can be evicted now."""
         return (
             self.memory.pinned
             or self.drain.silent
@@ -91,7 +91,7 @@ class Tenant:
 
     @property
     def managed_bytes(self) -> int:
-        """What of it the driver pages, on all its GPUs."""
+        """Its bytes that the driver pages, on all its GPUs."""
         return sum(on.managed_bytes for on in self.gpus.values())
 
     @property
@@ -101,7 +101,7 @@ class Tenant:
 
     @property
     def has_orders(self) -> bool:
-        """Whether it was told to move memory out and has not finished."""
+        """Whether it was told to evict bytes and has not finished."""
         return any(on.orders for on in self.gpus.values())
 
     def pending_bytes(self, gpu: int) -> int:
@@ -111,29 +111,29 @@ class Tenant:
         return sum(r.bytes for r in self.requests if r.gpu == gpu)
 
     def missing_bytes(self, gpu: int) -> int:
-        """What has to be restored before it can hold a lease."""
+        """Bytes that have to be restored before it can hold a lease."""
         on = self.gpus[gpu]
         return max(0, on.allocated_bytes - self.pending_bytes(gpu) - on.charged_bytes)
 
     def staying_bytes(self, on: Residency) -> int:
-        """What of it stays on the GPU now, should others hold the lease."""
+        """Its bytes that would stay on the GPU now if others held the lease."""
         if self.is_firm:
             return on.charged_bytes
         return min(self.kept_bytes(on), on.charged_bytes)
 
     def kept_bytes(self, on: Residency) -> int:
-        """What of it does not leave: it cannot, or that was promised."""
+        """Its bytes that never leave, because they cannot or because that was promised."""
         kept = self.share.memory_bytes
         return max(on.pinned_bytes, min(kept, on.allocated_bytes)) if kept else on.pinned_bytes
 
     def promised_bytes(self, on: Residency) -> int:
-        """What of the GPU will be its own for good, once it has allocated it."""
+        """Bytes of the GPU that are reserved for it, allocated or not."""
         return max(
             on.allocated_bytes if self.memory.pinned else on.pinned_bytes, self.share.memory_bytes
         )
 
     def evictable_bytes(self, on: Residency) -> int:
-        """What could leave if it held no lease."""
+        """Its bytes that could be evicted if it held no lease."""
         if self.is_firm:
             return 0
         return max(0, on.charged_bytes - self.kept_bytes(on) - sum(on.orders))
@@ -145,23 +145,23 @@ class TenantGang:
 
     name: str
     size: int = 0
-    """the number of members that must be there before it begins; 0: any number"""
+    """The number of members that it needs before it begins; 0: any number."""
     members: list[Tenant] = field(default_factory=list)
     is_begun: bool = False
-    """it was whole once: a member that dies later is not waited for"""
+    """It was complete once: it does not wait for a member that dies later."""
     ahead: set[int] = field(default_factory=set)
-    """in a drain: the members for which the others are let through"""
+    """In a drain: the numbers of the members for which the others are let through."""
     ahead_since_s: float = 0.0
     drained_from_s: float = 0.0
-    """when the drain began that `ahead` is about"""
+    """When the drain began to which `ahead` belongs."""
     stepping_since_s: float | None = None
-    """since when the others are let through"""
+    """Since when the others are let through."""
     swaps: int = 0
-    """how often in it those who were let through were ahead afterwards"""
+    """How often in this drain the members that were let through were ahead afterwards."""
 
     @property
     def missing(self) -> int:
-        """How many it waits for before it begins."""
+        """The number of members that it waits for before it begins."""
         return 0 if self.is_begun else max(0, self.size - len(self.members))
 
     @property

@@ -1,4 +1,4 @@
-"""What a tenant was promised of the GPU's time, what it received, and when it uses the GPU."""
+"""The GPU time that a tenant was promised and received, and when it uses the GPU."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class TenantUsage:
     """The time of one tenant; fair_share.py writes what it received."""
 
     silent_since_s: float | None = None
-    """it has submitted nothing since then; None: no such silence is known"""
+    """Since when it has submitted nothing; None: no silence is known."""
     idle_periods: IdlePeriods = field(default_factory=IdlePeriods)
     busy_periods: BusyPeriods = field(default_factory=BusyPeriods)
     watched_s: float = 0.0
-    """the length of the silence that it is asked to report; 0: none"""
+    """The length of the silence that it is asked to report; 0: none."""
     timed: bool = False
-    """it cannot hold a GPU together with others"""
+    """It cannot hold a GPU together with others."""
     rank: int = NOTHING_ASKED.rank
     part: float = 1.0
-    """what it should receive now of what its class receives"""
+    """Its part of the time that its class receives now."""
     joined_s: float = 0.0
     rate: float = 0.0
     received_s: float = 0.0
     recent: float = 0.0
-    """part of the GPU that it received lately, not corrected for a short life"""
+    """The part of the GPU that it received lately, not corrected for a short life."""
     budget_s: float = 0.0
-    """GPU time that it may use at once, if it has a limit"""
+    """GPU time that it may use at once, if it has a limit."""
     paused: bool = False
-    """its limit is used up"""
+    """Its limit is used up."""
