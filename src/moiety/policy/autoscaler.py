@@ -1,9 +1,10 @@
-"""Dynamic pools: which nodes are worth starting for those who wait, and which can be given back.
+"""Dynamic pools: which nodes are worth starting for waiting workloads, and which to give back.
 
-What a cycle has left is tried out on a second cluster that also has the nodes which are being
-started and all that could be. There everybody who waits is served once more in the usual order: on
-what is there, then on what comes, then on the fewest further nodes of the first pool with which
-there is room. So who would not fit, or may not begin for a limit, starts nothing.
+The state after a cycle is tried out on a second cluster that also has the nodes that are being
+started and all nodes that could be started. There each waiting workload is served once more in the
+usual order: on present nodes, then on starting nodes, then on the fewest further nodes of the first
+pool with which it has room. So a workload that would not fit, or may not begin because of a limit,
+starts no node.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.queue_order import GangPart, QueueOrder, waiting
 
 STARTED_MAX: Final = 1024
-"""nodes of a pool that are started in one cycle at most"""
+"""The most nodes of a pool that are started in one cycle."""
 SHOWN_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ScalingPlan:
-    """What dynamic pools should do, and who waits for it."""
+    """What dynamic pools should do, and which workloads wait for it."""
 
     decisions: tuple[Scaling, ...] = ()
     comes: Mapping[str, tuple[str, float]] = field(default_factory=dict)
-    """by workload: the pool of which nodes come for it, and when they are all there"""
+    """For each workload: the pool in which nodes start for it, and when all of them are ready."""
 
 
 def scale(
@@ -44,9 +45,9 @@ def scale(
     without: Collection[str] = (),
     kept: Collection[Masks] = (),
 ) -> ScalingPlan:
-    """How the dynamic pools should grow and shrink, with things as a cycle leaves them.
+    """How the dynamic pools should grow and shrink, in the state after a cycle.
 
-    Those `without` are done and do not wait; `kept` masks leave what is not kept for others.
+    Workloads in `without` do not wait any more; `kept` masks leave out nodes that are reserved.
     """
     trial = _Trial(state, known)
     if any(name not in without for name in state.unmet):
@@ -86,7 +87,7 @@ def _like(pool: Pool, name: str) -> Node:
 
 
 def _busy(state: ClusterState, kept: Collection[Masks]) -> set[tuple[str, int]]:
-    """Nodes on which something runs, or that are kept for somebody."""
+    """Nodes on which a task runs, or that are reserved."""
     found = {(each.place.pool, each.place.seat.node) for each in state.seated.values()}
     for masks in kept:
         for name, mask in masks.items():
@@ -95,7 +96,7 @@ def _busy(state: ClusterState, kept: Collection[Masks]) -> set[tuple[str, int]]:
 
 
 def _releases(state: ClusterState, pool: Pool, busy: Collection[tuple[str, int]]) -> list[Release]:
-    """The nodes that have been empty for long, those first that have been so for longest."""
+    """The nodes that have been empty for long, the longest first."""
     now_s, since = state.snapshot.now_s, state.snapshot.empty_since
     nodes = state.pools.placers[pool.name].cluster.nodes
     idle = [
@@ -128,12 +129,12 @@ class _Trial:
         self.pools = [pool for pool in state.snapshot.pools if pool.is_dynamic]
         self.comes: dict[str, tuple[str, float]] = {}
         self.used: set[tuple[str, int]] = set()
-        """nodes that are there and would be taken"""
+        """Present nodes that would be taken."""
         self.wanted: set[str] = set()
-        """pools of which somebody waits for nodes that are in use, or for more at once"""
+        """Pools with workloads that wait for nodes in use, or for more nodes than can start."""
         self._for: dict[str, list[str]] = {pool.name: [] for pool in self.pools}
         self._opened = dict.fromkeys(self._for, 0)
-        """nodes beyond those that come"""
+        """Nodes beyond the starting ones."""
         self._there = {name: len(state.pools.placers[name].cluster) for name in self._for}
         self._ready = {
             pool.name: sorted(
@@ -145,7 +146,7 @@ class _Trial:
         self._in_vain: set[tuple[object, ...]] = set()
 
     def _room(self, pool: Pool) -> int:
-        """At most so many nodes can be of use: one for each task."""
+        """The most further nodes that can be of use: one for each task."""
         state = self._before
         tasks = sum(state.workloads[name].tasks for name in state.unmet)
         bound = min(tasks, STARTED_MAX)
@@ -155,7 +156,7 @@ class _Trial:
         return max(0, min(bound, pool.nodes_max - has))
 
     def serve(self, without: Collection[str]) -> None:
-        """Everybody who waits begins if there would be room, in the usual order."""
+        """Let each waiting workload begin if it would have room, in the usual order."""
         before = self._before
         running = []
         for task, (shape, place, _) in before.seated.items():
@@ -192,7 +193,7 @@ class _Trial:
 
     def _attempt(self, piece: GangPart) -> None:
         if piece.is_extra or piece.likeness in self._in_vain:
-            return  # what a gang can do without is no reason to start nodes
+            return  # tasks that a gang can do without are no reason to start nodes
         state = self._state
         if not state.may_start(piece.workload, piece.amounts):
             return
@@ -214,7 +215,7 @@ class _Trial:
             self.wanted.add(pool.name)
 
     def _open(self, piece: GangPart, name: str) -> bool:
-        """Let it begin with the fewest more nodes of a pool; False: that is not possible."""
+        """Let a piece begin with the fewest further nodes of a pool; False: it cannot."""
         low, high = 1, self._most[name] - self._opened[name]
         if high < 1 or not self._fits(piece, name, high):
             return False
@@ -245,11 +246,11 @@ class _Trial:
         self._open_nodes(name)[first : first + more] = is_open
 
     def _first(self, name: str) -> int:
-        """The position of the first node that nobody has asked for yet."""
+        """The position of the first node that is neither present nor starting."""
         return self._there[name] + len(self._ready[name])
 
     def _note(self, piece: GangPart) -> None:
-        """Whom it waits for: the node that comes last."""
+        """Note the nodes that a piece takes, and when the last of them is ready."""
         latest: tuple[float, str] | None = None
         workload = piece.workload.name
         for task, _ in piece.tasks:

@@ -1,4 +1,4 @@
-"""Keeps room for who waits for much: where and when it will be, and who may use it until then."""
+"""Reservations for large pieces: where and when they begin, and what may use the room before."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ TRIES_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Nodes that a workload will have, as expected, when what is in its way has ended."""
+    """Nodes that a workload is expected to get when the tasks in its way have ended."""
 
     workload: str
     start_s: float
     others: Masks
-    """what is left to others"""
+    """The nodes that are left to other workloads."""
 
 
 def ends(state: ClusterState, runtimes: Runtimes) -> list[tuple[float, Running]]:
-    """What runs, by when it is expected to end."""
+    """The running tasks, in the order in which they are expected to end."""
     now = state.snapshot.now_s
     found = []
     for task, seated in state.seated.items():

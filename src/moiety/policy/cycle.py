@@ -1,8 +1,8 @@
 """One cycle for queues: a snapshot in, decisions out.
 
-First what is free is filled. For what still waits, room is made in the order of the harm that it
-does: by moving others, by taking back from queues that have too much, by ending what is less
-important in the same queue. A gang that lost members and does not get them back ends.
+First free room is filled. For workloads that still wait, room is made in the order of the harm that
+it does: by moving others, by taking back from queues that have too much, by ending work of lower
+priority in the same queue. A gang that lost members and does not get them back ends.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ Making = Callable[[ClusterState, GangPart, Victims, int], Plan | None]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How far a cycle may go to make room, and for whom it is kept."""
+    """How far a cycle may go to make room, and which workloads get reservations."""
 
     min_run_s: float = 0.0
-    """what has run for less is neither ended nor moved for others"""
+    """A task that has run for less is neither ended nor moved for others."""
     moves_max: int = 64
-    """tasks that may be moved in one cycle to make room, also where others end for the same room:
-    what would have to move beyond that ends instead"""
+    """The most tasks that are moved in one cycle to make room, also where others end for the same
+    room: tasks that would have to move beyond that end instead."""
     defragment_moves: int = 0
-    """tasks that may be moved in a cycle in which nothing else moves or ends, so that what is free
-    is of more use"""
+    """The most tasks that are moved to make free room more useful, in a cycle in which nothing else
+    moves or ends."""
     reservations: int = 1
-    """for so many of those who wait for several GPUs room is kept"""
+    """The most workloads that wait for more than one GPU and get a reservation."""
     reserve_after_s: float = 600.0
-    """for who has waited for so long"""
+    """How long a workload waits before it gets a reservation."""
     runtimes: Runtimes = unknown
 
 
@@ -66,9 +66,9 @@ def decide(
 ) -> list[Decision]:
     """What should happen now: evictions, moves, placements, and why the others wait.
 
-    They are one plan: all evictions and moves, then the placements. `known` is what comes to these
-    pools; None: what is in the snapshot. With a `budget` the answer is the best that was found
-    within it. Raises InvalidValue for a snapshot that makes no sense.
+    They are one plan: all evictions and moves, then the placements. `known` is the usual work of
+    these pools; None: the work of the snapshot. With a `budget` the answer is the best that was
+    found within it. Raises InvalidValue for a snapshot that makes no sense.
     """
     cycle = Cycle(snapshot, known, terms, budget)
     cycle.run()
@@ -76,7 +76,7 @@ def decide(
 
 
 class Cycle:
-    """One cycle; `state` is what it leaves."""
+    """One cycle; `state` is the cluster after it."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class Cycle:
         self.state = ClusterState(snapshot, self.known, budget)
         self.terms = terms
         self.why: dict[Task, tuple[str, str | None]] = {}
-        """for what was ended or moved: the reason, and for whom"""
+        """For each task that was ended or moved: the reason, and the workload that gets room."""
         self.ended: set[str] = set()
-        """workloads that yielded in this cycle: they come back in a later one"""
+        """Workloads that yielded in this cycle: they come back in a later one."""
         self.overdue: set[str] = set()
-        """workloads that have run for as long as they may"""
+        """Workloads that have run for as long as they may."""
         self.reserved: list[Reservation] = []
         self.moves_left = terms.moves_max
         self.refusals: list[PlacementRefusal] = []
@@ -106,7 +106,7 @@ class Cycle:
         )
 
     def run(self) -> None:
-        """Everything, in the order in which it does harm."""
+        """Run all steps of the cycle, the least harmful first."""
         self._end_overdue()
         self._fill()
         everybody = self.state.workloads.values()
@@ -147,7 +147,7 @@ class Cycle:
             self.overdue.add(name)
 
     def _serve(self, what: str, attempt: Attempt, *, opportunistic: bool = False) -> None:
-        """Try each piece in its turn, those first that were not tried in vain of late."""
+        """Try each piece in its turn; leave out pieces that were tried in vain of late."""
         budget = self.state.budget
 
         def within(piece: GangPart) -> GangPart | None:
@@ -156,7 +156,7 @@ class Cycle:
                 return None
             budget.next_try()
             following = attempt(piece)
-            if following is None and not budget.stops_plan():  # or it may have been cut short
+            if following is None and not budget.stops_plan():  # else it may have been cut short
                 budget.tried.add(key)
             return following
 
@@ -167,7 +167,7 @@ class Cycle:
                 return
 
     def _fill(self, *, opportunistic: bool = False) -> None:
-        """Everything begins that has room and may; what is alike is tried once."""
+        """Let each piece begin that has room and may begin; equal pieces are tried once."""
         state = self.state
         full: set[tuple[object, ...]] = set()
         if not opportunistic:
@@ -192,7 +192,7 @@ class Cycle:
         )
 
     def _reserve(self, piece: GangPart) -> None:
-        """Keep room for who has waited for long, if it is for much, and its due."""
+        """Reserve room for a large piece that has waited for long and has a turn."""
         state, terms, workload = self.state, self.terms, piece.workload
         waited = state.snapshot.now_s - workload.submitted_s
         if len(self.reserved) >= terms.reservations or waited < terms.reserve_after_s:
@@ -207,7 +207,7 @@ class Cycle:
             state.left_to = self._left_to
 
     def _left_to(self, workload: Workload) -> Masks | None:
-        """Where it may begin without being in the way of those for whom room is kept."""
+        """The nodes where a workload may begin without delaying a reservation; None: all."""
         masks: Masks | None = None
         takes = takes_at_most(workload, self.terms.runtimes) if self.reserved else None
         for kept in self.reserved:
@@ -230,7 +230,7 @@ class Cycle:
         return self._leavers
 
     def _make(self, making: Making, word: str) -> bool:
-        """Make room for what waits, piece by piece; whether there was any."""
+        """Make room for waiting pieces, one by one; returns whether any room was made."""
         state = self.state
         in_vain: set[tuple[object, ...]] = set()
         made = False
@@ -257,7 +257,7 @@ class Cycle:
         return made
 
     def _may_ask(self, piece: GangPart) -> bool:
-        """Whether room would help: what must not be taken away stays within quota."""
+        """Whether room would help: work that must not be taken away stays within quota."""
         workload = piece.workload
         if workload.is_preemptible:
             return True
@@ -291,7 +291,7 @@ class Cycle:
         return f"{word}: {stands(self.state, theirs.queue)}; {ours} with {mine.name}"
 
     def _end_stale(self) -> None:
-        """End gangs that have lost members that nobody gives them back."""
+        """End gangs that have lost members and did not get them back."""
         state = self.state
         for name in sorted(state.unmet):
             if not state.tasks_of.get(name):
@@ -309,7 +309,7 @@ class Cycle:
                 self.why[task] = (text, None)
 
     def _explain(self) -> None:
-        """Say of each workload that waits why it does."""
+        """Find the reason for each workload that waits."""
         state = self.state
         reasons = PendingReasons(state, self.reserved)
         for name in sorted(state.unmet):
@@ -318,7 +318,7 @@ class Cycle:
                 self.refusals.append(reasons.of(piece))
 
     def _scale(self) -> None:
-        """What dynamic pools should do; who waits for their nodes is told so."""
+        """Decide what dynamic pools should do, and note it in the refusals of waiting workloads."""
         state = self.state
         if state.budget.is_past():
             return
@@ -346,7 +346,7 @@ class Cycle:
                 self.refusals[at] = replace(refusal, text=text, is_final=False)
 
     def decisions(self) -> list[Decision]:
-        """The difference that the cycle has made, and the refusals."""
+        """The differences between the snapshot and the state after the cycle, and the refusals."""
         state = self.state
         evictions: list[Decision] = []
         moves: list[Decision] = []

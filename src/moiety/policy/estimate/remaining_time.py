@@ -1,4 +1,4 @@
-"""How long what runs will still run, as far as anybody knows."""
+"""How long running work will still run, as far as it is known."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from moiety.policy.model.workloads import Workload
 
 
 class Odds(Protocol):
-    """How likely work is to have ended after so long, as far as the past tells."""
+    """How likely work is to have ended after a time, by the history of similar work."""
 
     def left_s(self, run_s: float, quantile: float = 0.5) -> float:
-        """Seconds after which it has ended with that likelihood, having run so long."""
+        """Seconds until work that has run for `run_s` has ended with the likelihood `quantile`."""
         ...
 
 
 Runtimes = Callable[[Workload], float | Odds | None]
-"""what is expected of a workload: how many seconds it runs in all, where somebody said so; the odds
-from the past, where not; None: nothing is known"""
+"""What is expected of a workload: the declared run time in seconds; else its distribution from the
+history; None: nothing is known."""
 
 SHORTEST_S: Final = 60.0
-"""of what has just begun, and of what has run for longer than was expected"""
+"""The least remaining time of work that has just begun, or has run for longer than expected."""
 LOW: Final = 0.25
 HIGH: Final = 0.75
-"""the quartiles: half of the time it is in between"""
+"""The quartiles: half of the work ends between them."""
 UNSURE: Final = 3.0
-"""what nothing is known of runs between a third and three times as long again as it has run, with
-even odds (of run times without a scale, as those of jobs nearly are)"""
+"""Work without an estimate runs between a third and three times as long again as it has run, with
+even odds (for run times without a scale, as those of jobs nearly are)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """Seconds until something ends: as expected, and within which bounds half of the time."""
+    """Seconds until a task ends: expected, and the bounds that hold in half of all cases."""
 
     expected_s: float
     least_s: float
@@ -42,14 +42,14 @@ class Remaining:
 
 
 def unknown(_: Workload) -> None:
-    """Nothing is known of anybody."""
+    """No run time is known."""
 
 
 def remaining(workload: Workload, running: Running, now_s: float, runtimes: Runtimes) -> Remaining:
-    """Of a task that runs: what is expected less what it has run, never beyond its maximum.
+    """The remaining time of a running task: expected less past run time, within its maximum.
 
-    From the past, the median and the quartiles of what is left. Of what nobody knows anything of,
-    as long again as it has run.
+    From the history, it is the median and the quartiles of the remaining time. Without an estimate,
+    it is as long again as the task has run.
     """
     ran = max(now_s - running.since_s, 0.0)
     known = runtimes(workload)
@@ -67,10 +67,10 @@ def remaining(workload: Workload, running: Running, now_s: float, runtimes: Runt
 
 
 def takes_at_most(workload: Workload, runtimes: Runtimes) -> float | None:
-    """How long one that begins now will run; None: nobody knows.
+    """How long a workload that begins now will run at most; None: not known.
 
-    From the past, what three of four of its like stay within: who is in somebody's place then
-    delays who waits for it.
+    From the history, it is the time within which three of four similar workloads end: a workload
+    that runs longer in reserved room delays the one with the reservation.
     """
     known = runtimes(workload)
     if known is not None and not isinstance(known, int | float):

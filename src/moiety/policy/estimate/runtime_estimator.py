@@ -1,12 +1,12 @@
-"""How long work will run, told from work like it that ran before.
+"""How long work will run, estimated from similar work that ran before.
 
-Whoever submits rarely submits once: work of the same likeness (user, shape) that came
-shortly before or after tends to run as long. So the chance to end in a span of run time is counted
-over such neighbours, the nearer the more, over all work of the likeness, and over all work;
-each of them only adds what the one before does not know. Work that still runs counts for as long as
-it has run (Kaplan and Meier's estimate with weights, after Beran).
+A user rarely submits only once: work of the same likeness (user, shape) that came shortly before or
+after tends to run as long. So the chance to end in a span of run time is counted over such
+neighbours, the nearer the more, over all work of the likeness, and over all work; each of these
+only adds what the one before does not know. Work that still runs counts for as long as it has run
+(Kaplan and Meier's estimate with weights, after Beran).
 
-A history is explicit: what is told to it, in that order, is all that an answer depends on.
+A history is explicit: an answer depends only on the work that was reported to it, in that order.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ FIRST_S: Final = 60.0
 RATIO: Final = 1.5
 LONGEST_S: Final = 60 * 86400.0
 NEIGHBOURS: Final = 40
-"""on either side"""
+"""The number of neighbours on either side."""
 CLOSE_S: Final = 600.0
-"""a neighbour that came so much earlier or later counts half as much"""
+"""A neighbour that came this much earlier or later counts half as much."""
 LIKE_WEIGHT: Final = 0.2
-"""the likeness as a whole counts as much as so many neighbours"""
+"""The weight of the likeness as a whole, in neighbours."""
 ALL_WEIGHT: Final = 10.0
-"""and all work as so many of the likeness"""
+"""The weight of all work, in pieces of work of the likeness."""
 UNKNOWN_CHANCE: Final = 0.12
-"""to end within a span, for work of which nothing is known: every span is half as long again as the
-one before, so it is the less likely to end soon the longer it has run"""
+"""The chance to end within a span, for work without a history: every span is half as long again as
+the one before, so work is the less likely to end soon the longer it has run."""
 CERTAIN: Final = 0.95
-"""no chance is counted as more"""
+"""The largest chance that is used."""
 
 
 def _edges() -> Floats:
@@ -47,14 +47,14 @@ def _edges() -> Floats:
 
 
 EDGES: Final = _edges()
-"""spans of run time in seconds: from each to the next"""
+"""The edges of the spans of run time in seconds: each span goes from one edge to the next."""
 _EDGES: Final[list[float]] = EDGES.tolist()
 SPANS: Final = len(EDGES) - 1
 WIDTHS: Final = np.diff(EDGES)
 
 
 def span_of(run_s: float) -> int:
-    """The span in which somebody is who has run so long."""
+    """The span of work that has run for `run_s`."""
     return min(bisect_right(_EDGES, run_s + 1e-3) - 1, SPANS - 1)
 
 
@@ -79,19 +79,19 @@ class RuntimeEstimator:
         self._like: dict[Hashable, _Like] = {}
         self._of: list[_Like] = []
         self._place = np.zeros(64)
-        """in its likeness"""
+        """The position of each row in its likeness."""
         self._came_s = np.zeros(64)
         self._spans: list[int] = []
-        """that it has outlived"""
+        """For each row, the number of spans that it has outlived."""
         self._end: list[int] = []
-        """the span in which it ended, or -1"""
+        """For each row, the span in which it ended, or -1."""
         self._near_ended = np.zeros((64, SPANS))
         self._near_reached = np.zeros((64, SPANS))
         self._ended = np.zeros(SPANS)
         self._reached = np.zeros(SPANS)
 
     def came(self, likeness: Hashable, submitted_s: float) -> int:
-        """New work; returns the number by which it is told of from now on."""
+        """Add new work; returns its row, which names it from now on."""
         row = len(self._of)
         if row >= len(self._near_ended):
             more = np.zeros_like(self._near_ended)
@@ -118,7 +118,7 @@ class RuntimeEstimator:
         return row
 
     def near(self, row: int) -> list[int]:
-        """Its neighbours: those of its likeness that came next before and after it."""
+        """The neighbours of a row: work of its likeness that came next before and after it."""
         rows, place = self._of[row].rows, int(self._place[row])
         before = rows[max(0, place - NEIGHBOURS) : place]
         return before + rows[place + 1 : place + 1 + NEIGHBOURS]
@@ -130,7 +130,7 @@ class RuntimeEstimator:
         return weights
 
     def ran(self, row: int, run_s: float) -> bool:
-        """It has run so long by now; returns whether that changes what is known of others."""
+        """Note how long work has run by now; returns whether estimates of other work change."""
         return self._outlived(row, span_of(run_s))
 
     def _outlived(self, row: int, spans: int) -> bool:
@@ -147,7 +147,7 @@ class RuntimeEstimator:
         return True
 
     def ended(self, row: int, run_s: float) -> None:
-        """It ended after so long."""
+        """Note that work ended after `run_s`."""
         end = span_of(run_s)
         self._outlived(row, end + 1)
         self._end[row] = end
@@ -158,7 +158,7 @@ class RuntimeEstimator:
             self._near_ended[near, end] += self._weights(row, near)
 
     def chances(self, rows: Sequence[int]) -> Floats:
-        """For each of them, and each span, the chance to end in it for who reaches it."""
+        """For each row and each span, the chance of work that reaches the span to end in it."""
         every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
         ended = np.array([self._of[row].ended for row in rows])
         reached = np.array([self._of[row].reached for row in rows])
@@ -169,20 +169,20 @@ class RuntimeEstimator:
         return np.minimum(chances, CERTAIN)
 
     def left_s(self, row: int, run_s: float, quantile: float = 0.5) -> float:
-        """Seconds after which it has ended with that likelihood, having run so long."""
+        """Seconds until work that has run for `run_s` has ended with the likelihood `quantile`."""
         return _left_s(self.chances([row])[0], run_s, quantile)
 
     def typical_s(self, likeness: Hashable, quantile: float = 0.5) -> float | None:
-        """Seconds that new work of a likeness will have run; None: there was none that ended."""
+        """Seconds that new work of a likeness will run; None: no work of it has ended."""
         odds = self.typical(likeness)
         return None if odds is None else odds.left_s(0.0, quantile)
 
     def typical(self, likeness: Hashable) -> EndChances | None:
-        """The chances of new work of a likeness; None: there was none that ended."""
+        """The chances of new work of a likeness; None: no work of it has ended."""
         like = self._like.get(likeness)
         if like is None or not like.ended.any():
             return None
-        # As if it came now, right after the last: those nearest before it count, and all.
+        # As if it came now, right after the last: its neighbours before it count, and all work.
         near = like.rows[-NEIGHBOURS:]
         weights = 1.0 / (1.0 + np.arange(len(near), 0, -1))
         ends = np.array([self._end[other] for other in near])
@@ -197,7 +197,7 @@ class RuntimeEstimator:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EndChances:
-    """To end in each span, for who reaches it: `runtimes.Odds` from a history."""
+    """The chance of work that reaches a span to end in it, for each span, from a history."""
 
     of: Floats
 
@@ -207,7 +207,7 @@ class EndChances:
 
 
 def _left_s(chances: Floats, run_s: float, quantile: float) -> float:
-    """Seconds after which somebody has ended with that likelihood, having run so long."""
+    """Seconds until work that has run for `run_s` has ended with the likelihood `quantile`."""
     span = span_of(run_s)
     chances = chances[span:]
     widths = WIDTHS[span:].copy()

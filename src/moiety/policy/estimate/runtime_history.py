@@ -1,9 +1,9 @@
-"""What ran before, and what it tells of the run times of workloads: where nobody declares any.
+"""Past runs, and the run times of workloads that follow from them where none is declared.
 
-Asked is whose it was, what it was called, and how much of GPUs it took: of work like that in all
-three, if some of it has ended; else of work of the same owner and size; else of the same owner and
-name. Owner is who submitted it, in which queue. Of a name, what counts is what stays when somebody
-submits the next of a kind: `sweep-7` and `sweep-12` are `sweep`.
+An estimate comes from past work with the same owner, name and size in GPUs, if some of it has
+ended; else from work of the same owner and size; else from work of the same owner and name. The
+owner is the user together with the queue. A name counts without its serial part: `sweep-7` and
+`sweep-12` are `sweep`.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from moiety.policy.model.workloads import Workload
 
 TIERS: Final = 3
 SERIAL: Final = "0123456789-_.:/# "
-"""what tells one of a kind from the next stands at the end of its name"""
+"""Characters of the serial part at the end of a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """Work that has run, or still does."""
+    """Work that has run, or still runs."""
 
     name: str
     user: str
     queue: str
     gpu_milli: int
-    """thousandths of GPUs in all"""
+    """Thousandths of GPUs in all."""
     submitted_s: float
     run_s: float
-    """so far, or until it ended"""
+    """Run time so far, or until it ended."""
     is_over: bool = True
     gpu_memory_mib: int = 0
-    """in all, of what asked for GPUs by memory alone"""
+    """MiB in all of tasks that asked for GPUs by memory alone."""
 
 
 class RuntimeHistory:
-    """A history that can be asked about workloads. The order in which it is told does not matter.
+    """A history that estimates the run times of workloads. The order of `ran` does not matter.
 
-    Work that still runs makes its like longer: see `durations`.
+    Work that still runs makes the estimates for similar work longer: see `RuntimeEstimator`.
     """
 
     def __init__(self, ran: Iterable[PastRun]) -> None:
@@ -59,7 +59,7 @@ class RuntimeHistory:
                     history.ran(row, each.run_s)
 
     def odds(self, workload: Workload) -> EndChances | None:
-        """Of a workload that begins; None: nothing like it has ended."""
+        """The distribution for a workload that begins; None: no similar work has ended."""
         likes = _likes(workload.queue, workload.user, workload.name, size_of(workload))
         if likes not in self._known:
             tiers = zip(self._histories, likes, strict=True)
@@ -69,7 +69,7 @@ class RuntimeHistory:
 
 
 def runtimes(past: RuntimeHistory, declared: Runtimes) -> Runtimes:
-    """What was declared of a workload; where nothing was, what the past tells."""
+    """The declared run time of a workload; where none was declared, the one from the history."""
 
     def ask(workload: Workload) -> float | Odds | None:
         known = declared(workload)
@@ -79,7 +79,7 @@ def runtimes(past: RuntimeHistory, declared: Runtimes) -> Runtimes:
 
 
 def still_running(snapshot: Snapshot) -> list[PastRun]:
-    """What runs in a snapshot, by how long it has."""
+    """The running work of a snapshot, with how long it has run."""
     since: dict[str, float] = {}
     for each in snapshot.running:
         name = each.task.workload
@@ -105,7 +105,7 @@ def still_running(snapshot: Snapshot) -> list[PastRun]:
 
 
 def size_of(workload: Workload) -> tuple[int, int]:
-    """Thousandths of GPUs in all; and MiB in all of what asks for GPUs by memory alone."""
+    """Thousandths of GPUs in all; and MiB in all of tasks that ask for GPUs by memory alone."""
     milli = memory = 0
     for subgroup in workload.subgroups:
         shape = subgroup.shape

@@ -1,4 +1,4 @@
-"""Why a workload waits, until when, who is ahead, and who would have to end or move for it."""
+"""Why a workload waits, until when, which are ahead, and which would have to end or move for it."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.queue_order import GangPart, QueueOrder, next_piece
 
 AHEAD_MAX: Final = 200
-"""of those ahead, so many are placed in thought"""
+"""The most workloads ahead that are placed in thought."""
 ENDS_MAX: Final = 2000
-"""so many ends are gone through until it is said that nobody can tell"""
+"""The most ends of tasks that are gone through; after that the start counts as unknown."""
 MOVES_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When it is expected to begin, in seconds from now; None: that cannot be foreseen."""
+    """When a workload is expected to begin, in seconds from now; None: that cannot be foreseen."""
 
     expected_s: float | None
     earliest_s: float | None
-    """if all that is in the way ends early"""
+    """If all tasks in the way end early."""
     latest_s: float | None
-    """if it ends late"""
+    """If they end late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What can be said of one workload."""
+    """The explanation of one workload."""
 
     workload: str
     status: str
-    """`runs`, `begins` (now), `waits`, `never` (does not fit, even if nothing else ran)"""
+    """`runs`, `begins` (now), `waits`, `never` (does not fit, even if nothing else ran)."""
     sentence: str
     numbers: dict[str, int] = field(default_factory=dict)
     spots: tuple[tuple[Task, Spot], ...] = ()
-    """where it runs or begins"""
+    """Where it runs or begins."""
     ahead: tuple[str, ...] = ()
-    """workloads that wait too and are served before it"""
+    """Workloads that wait too and are served before it."""
     end: tuple[Task, ...] = ()
-    """what ends for it, or would have to, in the order of least harm"""
+    """Tasks that end for it, or would have to, the least harmful first."""
     move: tuple[Task, ...] = ()
-    """what moves for it, or could: nobody would have to end"""
+    """Tasks that move for it, or could, so that no task would have to end."""
     start: Start | None = None
 
 
@@ -72,9 +72,9 @@ def explain(
 ) -> Explanation:
     """What the next cycle does about a workload, and why; raises InvalidValue for unknown names.
 
-    The expected start counts ends of what runs and the places of those ahead. It leaves out that
-    room could be made meanwhile, so it is rather too late than too early. `say` has the names by
-    which tasks are called.
+    The expected start counts the ends of running tasks and the places of the workloads ahead. It
+    leaves out that room could be made meanwhile, so it is rather too late than too early. `say`
+    gives the names by which tasks are called.
     """
     workload = next((each for each in snapshot.workloads if each.name == name), None)
     if workload is None:
@@ -110,7 +110,7 @@ def what_if(
     terms: Terms = USUAL,
     say: Say = str,
 ) -> Explanation:
-    """The same for a workload that is not there yet: as if it were submitted now."""
+    """Explain a workload that is not in the snapshot, as if it were submitted now."""
     coming = replace(workload, submitted_s=snapshot.now_s)
     there = replace(snapshot, workloads=(*snapshot.workloads, coming))
     return explain(there, workload.name, known, terms, say)
@@ -206,7 +206,7 @@ def _would_move(state: ClusterState, piece: GangPart, leavers: Victims) -> tuple
 
 
 def _would_end(state: ClusterState, piece: GangPart, leavers: Victims) -> tuple[Task, ...]:
-    """By the order of harm alone, without regard to who has a right to what."""
+    """The tasks that would have to end, by the order of harm alone, without regard to rights."""
     mark = state.mark()
     if not state.may_start(piece.workload, piece.amounts):
         return ()
@@ -215,7 +215,7 @@ def _would_end(state: ClusterState, piece: GangPart, leavers: Victims) -> tuple[
 
 
 def _kept_out(state: ClusterState, plan: list[EndedUnit] | None, mark: int) -> tuple[Task, ...]:
-    """The tasks that have no place any more, or another; the plan is undone."""
+    """The tasks that a plan ends or moves; the plan is undone."""
     tasks = [
         task
         for ended in plan or ()
@@ -242,7 +242,7 @@ def _start(cycle: Cycle, piece: GangPart, ahead: tuple[str, ...]) -> Start:
 def _when(
     cycle: Cycle, piece: GangPart, ahead: tuple[str, ...], which: Callable[[Remaining], float]
 ) -> float | None:
-    """Seconds until it has room, if what runs ends so, and those ahead begin before it."""
+    """Seconds until a piece has room, if tasks end by `which` and workloads ahead begin first."""
     state, terms = cycle.state, cycle.terms
     now = state.snapshot.now_s
     mark = state.mark()

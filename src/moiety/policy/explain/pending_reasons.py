@@ -18,7 +18,7 @@ NO_TIME: Final = "the time for this cycle was used up before it was looked at"
 
 
 class PendingReasons:
-    """Finds them on the state as a cycle leaves it; what is alike is looked at once."""
+    """Finds the reasons in the state after a cycle; equal pieces are looked at once."""
 
     def __init__(self, state: ClusterState, reserved: Sequence[Reservation]) -> None:
         self._state = state
@@ -26,7 +26,7 @@ class PendingReasons:
         self._known: dict[tuple[object, ...], PlacementRefusal] = {}
 
     def of(self, piece: GangPart) -> PlacementRefusal:
-        """Why it has no place."""
+        """Why a piece has no place."""
         task, _ = piece.tasks[0]
         if self._state.budget.is_past():
             return PlacementRefusal(task, Reason.NOT_YET, NO_TIME)
@@ -150,7 +150,7 @@ class PendingReasons:
 
 
 def stands(state: ClusterState, queue: str) -> str:
-    """What a queue has, and should have."""
+    """What a queue has, and should have, in words."""
     standing = state.standing
     has, fair = standing.has[queue][GPU_MILLI], standing.fair[queue][GPU_MILLI]
     quota = standing.quota[queue][GPU_MILLI]

@@ -10,9 +10,9 @@ from typing import Final
 from moiety.model.errors import InvalidValue
 
 WHOLE_GPU: Final = 1000
-"""a whole GPU in thousandths, in which all parts of GPUs are counted here"""
+"""A whole GPU in thousandths, the unit of all parts of GPUs here."""
 GPUS_MAX: Final = 63
-"""of one node; a score's last six bits say which of them it means"""
+"""The most GPUs of one node; the last six bits of a score name one of them."""
 
 
 class Placing(StrEnum):
@@ -70,15 +70,16 @@ class GpuDevice:
     utilisation: float | None = None
     """the measured part of the time in which it was busy lately, 0 to 1; None: not measured"""
     is_healthy: bool = True
-    """nothing is placed on one that is not"""
+    """Nothing is placed on an unhealthy GPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A machine with GPUs of one model.
 
-    One that has several is a node for each of them, with its part of the CPUs and the memory, and
-    in a domain of `topology` that both share: work that belongs on one machine asks for that.
+    A machine with GPUs of several models is one node for each model, with its part of the CPUs and
+    the memory, in a domain of `topology` that they share: work that belongs on one machine asks for
+    that domain.
     """
 
     name: str
@@ -86,9 +87,9 @@ class Node:
     memory_mib: int
     gpus: tuple[GpuDevice, ...] = ()
     model: str = ""
-    """of its GPUs; empty if it has none"""
+    """The model of its GPUs; empty if it has none."""
     gpu_memory_mib: int = 0
-    """of each GPU; 0: not known"""
+    """Memory of each GPU; 0: not known."""
     pool: str = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
     topology: tuple[tuple[str, str], ...] = ()
@@ -118,15 +119,15 @@ class Pool:
     is_dynamic: bool = False
     """whether nodes may be added and removed as demand asks"""
     nodes_min: int = 0
-    """of a dynamic pool: below that no node is given back"""
+    """The size below which a dynamic pool gives no node back."""
     nodes_max: int | None = None
-    """of a dynamic pool, those that are being started included; None: no bound"""
+    """The most nodes of a dynamic pool, including starting ones; None: no bound."""
     template: Node | None = None
-    """what a node that is started is like; its name and pool do not matter"""
+    """The model of each node that is started; its name and pool do not matter."""
     start_s: float = 300.0
-    """from asking for a node until work can begin on it"""
+    """The time from the request of a node until work can begin on it."""
     idle_s: float = 600.0
-    """for so long a node has been empty before it is given back"""
+    """How long a node is empty before it is given back."""
 
     def __post_init__(self) -> None:
         for name in ("nodes_min", "start_s", "idle_s"):
@@ -144,5 +145,5 @@ class Pool:
 
 
 def gpus(count: int) -> tuple[GpuDevice, ...]:
-    """So many GPUs of which nothing more is known."""
+    """`count` GPUs without links or measurements."""
     return tuple(GpuDevice(index) for index in range(count))

@@ -1,4 +1,4 @@
-"""What was decided: typed answers that say who, where and why."""
+"""Decisions of a cycle: typed answers with the task, its place and the reason."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ class Reason(StrEnum):
     """Why a task cannot be placed. What applies to more nodes comes first in a refusal."""
 
     NO_NODES = "no-nodes"
-    """the pool has none"""
+    """The pool has no nodes."""
     MODEL = "model"
-    """the nodes have GPUs of other models, or none"""
+    """The nodes have GPUs of other models, or none."""
     GPU_SIZE = "gpu-size"
-    """a GPU has less memory than is asked of it"""
+    """A GPU has less memory than the task asks for."""
     NODE_SIZE = "node-size"
-    """no node would be large enough even if it were empty"""
+    """No node would be large enough even if it were empty."""
     GPUS_FULL = "gpus-full"
-    """too little is left of too many GPUs"""
+    """Too few GPUs have enough left."""
     CPU_FULL = "cpu-full"
     MEMORY_FULL = "memory-full"
     NOT_ALLOWED = "not-allowed"
-    """the nodes that have room are not among those that may be used"""
+    """The nodes that have room may not be used."""
     TOPOLOGY = "topology"
-    """no one rack (or node, or set of linked GPUs) has room for all that belong together"""
+    """No single rack (or node, or set of linked GPUs) has room for all tasks that need one."""
     NOT_YET = "not-yet"
-    """the cycle ended before it came to it, or it is next"""
+    """The cycle ended before it tried the task, or the task is next."""
     RESERVED = "reserved"
-    """the room that there is is kept for who waits for more"""
+    """The free room is reserved for a larger workload."""
     QUEUE_LIMIT = "queue-limit"
-    """its queue, or one above, would have more than it ever may"""
+    """Its queue, or one above, would exceed its limit."""
     QUEUE_QUOTA = "queue-quota"
-    """what must not be taken away has to stay within quota"""
+    """Work that must not be taken away has to stay within quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ class Eviction:
     spot: Spot
     reason: str
     for_workload: str | None = None
-    """who gets the room"""
+    """The workload that gets the room."""
     is_final: bool = False
-    """whether its workload has had its time, and does not wait to run again"""
+    """Whether its workload has had its time, and does not wait to run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class PlacementRefusal:
     text: str
     """one sentence"""
     is_final: bool = False
-    """whether it would not fit the empty cluster either"""
+    """Whether it would not fit the empty cluster either."""
     numbers: Mapping[str, int] = field(default_factory=dict)
-    """how many nodes each reason rules out, and what the best node has left"""
+    """How many nodes each reason rules out, and what the best node has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class Growth:
     pool: str
     nodes: int
     for_workloads: tuple[str, ...]
-    """who would have room there and has none now, those served first coming first"""
+    """Workloads that would have room there and have none now, in the order of service."""
     ready_s: float
-    """when work is expected to begin there, on the snapshot's clock"""
+    """When work is expected to begin there, on the snapshot's clock."""
     text: str
     """one sentence"""
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A node of a dynamic pool can be given back: it is empty, and nobody who waits needs it."""
+    """A node of a dynamic pool can be given back: it is empty, and no waiting workload needs it."""
 
     pool: str
     node: str
@@ -111,5 +111,5 @@ class Release:
 
 
 Scaling = Growth | Release
-"""of pools, not of tasks"""
+"""Decisions about pools, not about tasks."""
 Decision = Placement | Eviction | Move | PlacementRefusal | Scaling

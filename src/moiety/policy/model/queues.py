@@ -1,4 +1,4 @@
-"""Who is entitled to what: a tree of queues with quotas, limits and weights."""
+"""A tree of queues with quotas, limits and weights."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A time of day in which another quota holds. Raises InvalidValue for one that never does.
+    """A time of day in which another quota holds. Raises InvalidValue for an empty one.
 
-    One that ends before it begins goes past midnight, and belongs to the day on which it began.
+    A window that ends before it begins goes past midnight, and belongs to its first day.
     """
 
     from_s: float
-    """seconds after midnight"""
+    """Seconds after midnight."""
     until_s: float
     quota: Amounts
     days: frozenset[int] = frozenset(range(7))
@@ -54,7 +54,7 @@ class Window:
             raise InvalidValue("a time of day that ends when it begins, or on no day")
 
     def spans(self) -> list[tuple[float, float]]:
-        """Of a week, in seconds from Monday's midnight; the end of the last may be in the next."""
+        """The spans of a week, in seconds from Monday's midnight; the last may end in the next."""
         lasts = (self.until_s - self.from_s) % DAY_S or DAY_S
         return [(day * DAY_S + self.from_s, day * DAY_S + self.from_s + lasts) for day in self.days]
 
@@ -66,17 +66,17 @@ class Queue:
     name: str
     parent: str | None = None
     quota: Amounts = field(default_factory=lambda: Amounts(gpu_milli=0))
-    """what it can have at any time; a resource without bound is never scarce for it"""
+    """What it can have at any time; a resource without bound is never scarce for it."""
     limit: Amounts = field(default_factory=Amounts)
-    """what it never has more of"""
+    """The most that it ever has."""
     weight: float = 1.0
-    """its part of what is left over, among queues of one priority"""
+    """Its part of the surplus, among queues of one priority."""
     priority: int = 0
-    """what is left over goes to the highest first"""
+    """The surplus goes to the highest priority first."""
     windows: tuple[Window, ...] = ()
-    """no two are open at once"""
+    """No two windows are open at once."""
     created_s: float = 0.0
-    """the older one first where nothing else decides"""
+    """The older queue goes first where nothing else decides."""
 
     def __post_init__(self) -> None:
         if self.weight < 0:
@@ -100,7 +100,7 @@ class Queue:
             raise InvalidValue(f"queue {self.name}: two times of day overlap, {both}")
 
     def quota_at(self, since_monday_s: float) -> Amounts:
-        """The quota that holds then: of the window that is open, or the usual one."""
+        """The quota that holds at a time: that of the open window, or the usual one."""
         second = since_monday_s % WEEK_S
         for window in self.windows:
             for begin, end in window.spans():
@@ -153,7 +153,7 @@ class QueueTree:
     def above_parents(self, since_monday_s: float | None = None) -> list[tuple[str, str, int, int]]:
         """(parent, resource, sum of the children's quotas, its own quota) where the sum is more.
 
-        Of usual quotas, or of those that hold then.
+        The quotas are the usual ones, or those that hold at `since_monday_s`.
         """
 
         def quota_of(queue: Queue) -> Amounts:

@@ -1,4 +1,4 @@
-"""All that a decision is made from, at one moment."""
+"""All that one decision of the engine is made from, at one moment."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Task(NamedTuple):
 
     workload: str
     subgroup: str
-    index: int  # type: ignore[assignment]  # nobody asks this tuple where in it something stands
+    index: int  # type: ignore[assignment]  # this hides tuple.index, which is not used
 
     def __str__(self) -> str:
         return f"{self.workload}/{self.subgroup}/{self.index}"
 
 
 class Spot(NamedTuple):
-    """A place: a node, and of its GPUs those that the task has."""
+    """A place: a node, and the GPUs of it that the task has."""
 
     node: str
     gpus: tuple[int, ...] = ()
     gpu_milli: int = 0
-    """of each"""
+    """Thousandths of each GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Running:
     spot: Spot
     since_s: float = 0.0
     state_bytes: int = 0
-    """what a move or a pause would have to carry"""
+    """Bytes that a move or a pause would have to carry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Starting:
 
     pool: str
     ready_s: float
-    """when work is expected to begin on it"""
+    """When work is expected to begin on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,21 @@ class Snapshot:
 
     nodes: tuple[Node, ...]
     workloads: tuple[Workload, ...] = ()
-    """all of them, pending and running"""
+    """All workloads, pending and running."""
     running: tuple[Running, ...] = ()
     queues: tuple[Queue, ...] = ()
     pools: tuple[Pool, ...] = (Pool(),)
     now_s: float = 0.0
     seed: int = 0
     monday_s: float = 0.0
-    """a Monday's midnight on the same clock: times of day count from there"""
+    """A Monday's midnight on the same clock: times of day count from there."""
     used: Mapping[str, float] = field(default_factory=dict)
-    """GPU thousandths that each queue had in the mean of late, older use counting less"""
+    """GPU thousandths that each queue had in the mean of late, older use counting less."""
     credit: Mapping[str, float] = field(default_factory=dict)
-    """GPU-seconds that each queue had less than its part of late (`credit`); or more, below 0"""
+    """GPU-seconds that each queue had less than its part of late (deficit.py); below 0: more."""
     starting: tuple[Starting, ...] = ()
     empty_since: Mapping[str, float] = field(default_factory=dict)
-    """since when nothing runs on a node, by its name; of a dynamic pool, who is not here stays"""
+    """Since when nothing runs on a node, by its name; a node without an entry is not given back."""
 
     def __post_init__(self) -> None:
         for kind, names in (

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 WORK_PART: Final = 0.8
-"""of the time, for deciding; the rest is for saying why others wait"""
+"""The part of the time for deciding; the rest is for the reasons of waiting workloads."""
 
 
 @dataclass(slots=True)
 class WorkBudget:
-    """For one cycle after another: pass the same one again, and what was tried is remembered.
+    """The budget of successive cycles: pass the same object again, and it remembers what was tried.
 
     A step is a task placed, or one that ended in a trial. When the budget is used up, the cycle
     ends with the best that it has found. What it tried in vain then comes last in the next cycles,
@@ -20,21 +20,21 @@ class WorkBudget:
     """
 
     steps: int | None = None
-    """in a cycle; None: as many as it takes"""
+    """The most steps of a cycle; None: as many as it takes."""
     seconds: float | None = None
-    """of a cycle in all, from reading the snapshot to the last reason"""
+    """The time of a cycle in all, from reading the snapshot to the last reason."""
     clock: Callable[[], float] | None = None
-    """seconds, with `seconds`: policy has none of its own"""
+    """A clock in seconds, needed for `seconds`: the engine has none of its own."""
     spent: int = 0
-    """in this cycle"""
+    """The steps of this cycle so far."""
     tried: set[tuple[str, str]] = field(default_factory=set)
-    """(what, workload): in vain, and not all others have had their turn since"""
+    """(step of the cycle, workload) tried in vain, while not all others had their turn since."""
     _until_s: float = 0.0
     _end_s: float = 0.0
     _tries: int = 0
 
     def begin(self) -> None:
-        """A cycle begins, before it has looked at its snapshot."""
+        """Begin a cycle, before it has looked at its snapshot."""
         self.spent = 0
         self._tries = 0
         if self.clock and self.seconds is not None:
@@ -43,7 +43,7 @@ class WorkBudget:
             self._end_s = now_s + self.seconds
 
     def is_used_up(self) -> bool:
-        """Whether nothing more should be tried; never before something was."""
+        """Whether nothing more should be tried; never before the first try."""
         return self._tries > 0 and self._is_over()
 
     def _is_over(self) -> bool:
@@ -56,13 +56,13 @@ class WorkBudget:
         return bool(self.clock and self.seconds is not None and self.clock() >= self._end_s)
 
     def stops_plan(self) -> bool:
-        """Whether a plan in the making should be given up; not that of a cycle's first try."""
+        """Whether a plan in the making should be given up; never that of a cycle's first try."""
         return self._tries > 1 and self._is_over()
 
     def spend(self, steps: int = 1) -> None:
-        """So much was done."""
+        """Count steps that were done."""
         self.spent += steps
 
     def next_try(self) -> None:
-        """A piece is tried."""
+        """Count one more piece that is tried."""
         self._tries += 1

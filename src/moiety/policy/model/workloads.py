@@ -1,4 +1,4 @@
-"""What wants to run: workloads, the shapes of their tasks, and where they may and may not be."""
+"""Workloads, the shapes of their tasks, and where these may and may not run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Shape:
     cpu_milli: int = 0
     memory_mib: int = 0
     gpus: int = 0
-    """on how many different GPUs"""
+    """The number of different GPUs."""
     gpu_milli: int = 0
-    """of each of them, in thousandths; 1000 is a GPU for itself"""
+    """Thousandths of each GPU; 1000 is a whole GPU."""
     gpu_memory_mib: int = 0
-    """of each of them. Without `gpu_milli`, a task takes as large a part of the GPU; with it,
-    memory is apart: much memory and little compute leave compute to others, and vice versa"""
+    """Memory of each GPU. Without `gpu_milli`, a task takes as large a part of the GPU; with it,
+    memory counts apart: much memory and little compute leave compute to others, and vice versa."""
     models: frozenset[str] = frozenset()
-    """the GPU models that will do; none named: all"""
+    """The GPU models that will do; empty: all."""
     is_apart: bool = field(default=False, init=False, repr=False, compare=False)
-    """whether it says of memory and compute of a GPU how much it takes of each"""
+    """Whether it asks for memory and compute of a GPU apart."""
     _hash: int = field(default=0, init=False, repr=False, compare=False)
-    """shapes are looked up all the time; the same in each process, so that it can be sent"""
+    """Kept because shapes are looked up all the time; the same in each process."""
 
     def __hash__(self) -> int:
         return self._hash
@@ -64,7 +64,7 @@ class Shape:
         return self.gpus * self.gpu_milli
 
     def milli_on(self, gpu_memory_mib: int) -> int:
-        """Thousandths of each GPU, if a GPU has so much memory; above 1000: it has too little."""
+        """Thousandths of each GPU with this much memory; above 1000: the GPU has too little."""
         if not self.gpu_memory_mib:
             return self.gpu_milli
         if gpu_memory_mib < self.gpu_memory_mib:
@@ -92,7 +92,7 @@ class Shape:
 
 
 class Must(StrEnum):
-    """How strongly a wish counts."""
+    """Whether a domain is required or only preferred."""
 
     REQUIRED = "required"
     PREFERRED = "preferred"
@@ -103,20 +103,20 @@ class Domain:
     """The tasks belong into one domain of the topology, such as one rack."""
 
     level: str
-    """`rack`, `node`, `nvlink` or what nodes name"""
+    """`rack`, `node`, `nvlink`, or another level that nodes name."""
     must: Must = Must.REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """With whom a task shares a node or a GPU, or does not."""
+    """Labels that decide which tasks share a GPU with a task, and which do not."""
 
     affinity: str | None = None
-    """together with those who name the same"""
+    """It runs together with tasks of the same label."""
     anti_affinity: str | None = None
-    """never together with those who name the same"""
+    """It never runs together with tasks of the same label."""
     exclusion: str | None = None
-    """on its GPUs only those who name the same"""
+    """Only tasks of the same label run on its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,9 @@ class Subgroup:
     name: str
     shape: Shape
     tasks: int = 1
-    """how many are wanted"""
+    """The number of tasks that are wanted."""
     tasks_min: int = 1
-    """with fewer it does not run at all"""
+    """The fewest tasks with which it runs."""
     domain: Domain | None = None
     company: Affinity = Affinity()
 
@@ -147,16 +147,16 @@ class Workload:
     subgroups: tuple[Subgroup, ...]
     queue: str = "default"
     pools: frozenset[str] = frozenset()
-    """in which it may run; none named: in all"""
+    """The pools in which it may run; empty: all."""
     user: str = ""
     priority: int = 0
     is_preemptible: bool = True
     is_opportunistic: bool = False
-    """runs on what nobody else wants, ends for anybody, and counts for no queue"""
+    """It runs on room that no other workload wants, ends for any other, and counts for no queue."""
     submitted_s: float = 0.0
     max_run_s: float | None = None
     domain: Domain | None = None
-    """of all its subgroups together"""
+    """The domain of all its subgroups together."""
 
     def __post_init__(self) -> None:
         if not self.subgroups:
@@ -171,7 +171,7 @@ class Workload:
 
     @property
     def tasks(self) -> int:
-        """How many it wants in all."""
+        """The number of tasks that it wants in all."""
         return sum(subgroup.tasks for subgroup in self.subgroups)
 
 

@@ -1,4 +1,4 @@
-"""Who shares a GPU with whom: affinity, anti-affinity and exclusion by label."""
+"""Which tasks share a GPU: affinity, anti-affinity and exclusion by label."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NOBODY = Affinity()
 
 
 class AffinityIndex:
-    """Which labels are on which GPU; only GPUs with labels are in it.
+    """The labels on each GPU; only GPUs with labels are in it.
 
-    Costs nothing where nobody has any (`are_asked_for`). A task that has no label of its own stays
-    away from GPUs with an exclusion.
+    It is not built where no task has labels (`are_asked_for`). A task without labels stays away
+    from GPUs with an exclusion.
     """
 
     def __init__(self, pools: Pools) -> None:
@@ -27,7 +27,7 @@ class AffinityIndex:
 
     @staticmethod
     def are_asked_for(workloads: tuple[Workload, ...]) -> bool:
-        """Whether any of them cares."""
+        """Whether any task of these workloads has labels."""
         return any(
             subgroup.company != NOBODY for workload in workloads for subgroup in workload.subgroups
         )
@@ -50,8 +50,8 @@ class AffinityIndex:
         for pool, placer in self._pools.placers.items():
             cluster = placer.cluster
             gpus: Bools = np.ones(cluster.left.shape, np.bool_)
-            if company.exclusion is not None:  # what is in use by those without the label is not
-                gpus = cluster.left == cluster.capacity  # for it
+            if company.exclusion is not None:  # GPUs in use count only if all their tasks have
+                gpus = cluster.left == cluster.capacity  # the label
             found[pool] = Mask(np.ones(len(cluster), np.bool_), gpus)
         met = [
             place for place, on in self._on.items() if ("affinity", company.affinity or "") in on

@@ -20,9 +20,9 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 UNBOUNDED: Final = 1 << 30
-"""tasks that ask for nothing have room everywhere"""
+"""Slots of a task that asks for nothing: it has room everywhere."""
 SMALLEST_PADDING: Final = 1
-"""a node without GPUs has one that is full: so no array is without columns"""
+"""A node without GPUs has a full one, so that no array is without columns."""
 
 
 class Seat(NamedTuple):
@@ -31,7 +31,7 @@ class Seat(NamedTuple):
     node: int
     gpus: tuple[int, ...]
     gpu_milli: int
-    """of each GPU"""
+    """Thousandths of each GPU."""
 
 
 class FreeAmounts(NamedTuple):
@@ -40,7 +40,7 @@ class FreeAmounts(NamedTuple):
     cpu_milli: int
     memory_mib: int
     left: tuple[int, ...]
-    """a row of `Cluster.ordered`"""
+    """A row of `NodeArrays.ordered`."""
     left_total: int
 
 
@@ -190,7 +190,7 @@ class NodeArrays:
         return left[-shape.gpus] >= milli
 
     def has_room_within(self, shape: Shape, mask: Mask) -> Bools:
-        """The same for all nodes, if only what the mask leaves may be used."""
+        """Which nodes could take one task now, if only what the mask leaves may be used."""
         fits = self.has_room(shape) & mask.nodes
         if shape.gpus and mask.gpus is not None:
             enough = self.enough(shape)
@@ -198,7 +198,7 @@ class NodeArrays:
         return fits
 
     def slots(self, shape: Shape, left: Ints, cpu: Ints, memory: Ints) -> Ints:
-        """[N]: at most so many tasks of this shape have room on each node, if so much is free."""
+        """[N]: the most tasks of this shape that have room on each node, if this much is free."""
         slots: Ints = np.full(len(self), UNBOUNDED, np.int64)
         if shape.cpu_milli:
             slots = np.minimum(slots, cpu // shape.cpu_milli)
@@ -218,7 +218,7 @@ class NodeArrays:
         return slots
 
     def slots_of(self, shape: Shape, node: int) -> int:
-        """The same for what is free on one node now."""
+        """The most tasks of this shape that have room on one node now."""
         slots = UNBOUNDED
         if shape.cpu_milli:
             slots = min(slots, int(self.free_cpu[node]) // shape.cpu_milli)
@@ -235,7 +235,7 @@ class NodeArrays:
         return slots
 
     def slots_within(self, shape: Shape, mask: Mask, *, empty: bool = False) -> int:
-        """At most so many have room on what the mask leaves; `empty`: if nothing ran there."""
+        """The most tasks that have room within the mask; `empty`: if nothing ran there."""
         left = self.capacity if empty else self.left
         cpu = self.cpu if empty else self.free_cpu
         memory = self.memory if empty else self.free_memory
@@ -252,15 +252,15 @@ class NodeArrays:
         return empty.has_room(shape)
 
     def take(self, shape: Shape, seat: Seat) -> None:
-        """A task begins there; raises InternalError if that is more than there is."""
+        """Begin a task on a seat; raises InternalError if the seat has too little room."""
         self._change(shape, seat, 1)
 
     def give_back(self, shape: Shape, seat: Seat) -> None:
-        """It ends; exactly undoes `take`."""
+        """End a task; exactly undoes `take`."""
         self._change(shape, seat, -1)
 
     def take_all(self, taken: Sequence[tuple[Shape, Seat]]) -> None:
-        """Many tasks begin at once, as with `take`."""
+        """Begin many tasks at once, as with `take`."""
         at = np.array([seat.node for _, seat in taken], np.int64)
         np.subtract.at(self.free_cpu, at, [shape.cpu_milli for shape, _ in taken])
         np.subtract.at(self.free_memory, at, [shape.memory_mib for shape, _ in taken])

@@ -30,19 +30,19 @@ from moiety.policy.place.usefulness import ENDLESS, Left, Usefulness
 from moiety.policy.place.workload_mix import WorkloadMix
 
 STEP_MILLI: Final = 40
-"""differences below a 25th of a GPU are noise, and equal is better: nodes then fill in one order"""
+"""Differences below a 25th of a GPU are noise; equal points are better: nodes fill in one order."""
 SCARCE_MILLI: Final = 400
-"""what a GPU is worth beyond others of which nobody asks the model by name"""
+"""What a GPU costs more than one whose model no task names, if its demand meets its supply."""
 FED_PART: Final = 0.2
-"""how much of a GPU's usefulness depends on CPUs to go with it"""
+"""The part of a GPU's usefulness that depends on CPUs to go with it."""
 POINTS: Final = 1000
-"""a step in points; a GPU that lacks memory costs as many"""
+"""The points of a step; a GPU that lacks memory costs as many."""
 ROUNDING: Final = 1e-6
-"""in steps: sums that are equal on paper fall into the same step"""
+"""In steps: sums that are equal on paper fall into the same step."""
 FEW: Final = 16
-"""nodes up to which it is quicker to go through them one by one"""
+"""The number of nodes up to which it is quicker to go through them one by one."""
 NEVER: Final = -(1 << 62)
-"""fewer points than any node has"""
+"""Fewer points than any node has."""
 
 Floats = npt.NDArray[np.float64]
 LAST: Final = (1 << PREFERENCE_BITS) - 1
@@ -99,9 +99,9 @@ class LeastFragmentation:
         every = np.arange(len(cluster))
         self._useful: Floats = self._usefulness(every, cluster.free_cpu, self._tally)
         self._stale: set[int] = set()
-        """nodes whose tally is to be taken again"""
+        """Nodes whose tally has to be taken again."""
         self._unmeasured: set[int] = set()
-        """nodes for which what stands in `_useful` is to be found again"""
+        """Nodes whose `_useful` has to be found again."""
 
     def changed(self, node: int) -> None:
         """See Rule."""
@@ -179,9 +179,9 @@ class LeastFragmentation:
         return extra
 
     def _each_gpu(self, nodes: Ints, milli: Ints | int) -> tuple[Ints, Ints, Floats]:
-        """Each GPU that could take a part: whose it is, its preference, that node's new tally.
+        """Each GPU that could take a part: its node, its preference, and the node's new tally.
 
-        Of a node's GPUs with equally much left, one stands for all.
+        One GPU stands for all GPUs of a node with equally much left.
         """
         ordered = self._cluster.ordered[nodes]
         fits: Bools = ordered >= (milli if isinstance(milli, int) else milli[:, None])
@@ -196,7 +196,7 @@ class LeastFragmentation:
         return rows, LAST - columns, tally
 
     def _whole_gpus(self, shape: Shape, nodes: Ints, milli: Ints | int) -> Floats:
-        """The new tallies if the tasks take whole GPUs, or the fullest that do."""
+        """The new tallies if the tasks take whole GPUs, or the fullest GPUs with enough left."""
         tally: Floats = self._up_to_date_tally()[nodes]
         if not shape.gpus:
             return tally
@@ -265,14 +265,14 @@ class LeastFragmentation:
 
 
 def _columns(milli: int, left: Left) -> list[int]:
-    """Where in `left` GPUs have enough for a part: of those that are alike, the first."""
+    """Positions in `left` of GPUs with enough for a part, the first of each group of equal ones."""
     first = bisect_left(left, milli)
     after = range(first + 1, len(left))
     return [first, *(at for at in after if left[at] != left[at - 1])]
 
 
 def _without(left: Left, gpus: int, milli: int) -> Left:
-    """What is left when a task has taken whole GPUs, or of those that have enough the fullest."""
+    """What is left after a task took whole GPUs, or parts of the fullest GPUs with enough left."""
     if milli == WHOLE_GPU:
         return (0,) * gpus + left[:-gpus]
     if not gpus:

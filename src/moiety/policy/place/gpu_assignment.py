@@ -12,7 +12,7 @@ import numpy as np
 from moiety.policy.model.cluster import WHOLE_GPU, Choosing, Node
 
 TRIED_MAX: Final = 500
-"""sets of GPUs that are compared; where there are more, a set is grown one GPU at a time"""
+"""The most sets of GPUs that are compared; beyond that, a set is grown one GPU at a time."""
 
 
 def choose(
@@ -25,8 +25,8 @@ def choose(
 ) -> tuple[int, ...]:
     """`count` GPUs, each with `milli` of the thousandths that are `left`; there are enough.
 
-    Several whole GPUs are those with the fastest links between them, if links are known: all
-    rules find them equal otherwise. `rule` is best-fit here.
+    For more than one whole GPU, the choice is the set with the fastest links, if links are known:
+    all rules find whole GPUs equal otherwise. `rule` is best-fit here.
     """
     fitting = [gpu for gpu, amount in enumerate(left) if amount >= milli]
     if choosing is Choosing.RANDOM:
@@ -44,7 +44,7 @@ def choose(
 
 
 def _connected(node: Node, fitting: list[int], count: int) -> tuple[int, ...]:
-    """The set with the most link speed inside; of those, the one that leaves the most outside."""
+    """The set with the most link speed inside; among equals, the one with the most left outside."""
     speed = {(gpu.index, link.peer): link.gbps for gpu in node.gpus for link in gpu.links}
 
     def inside(gpus: Iterable[int]) -> float:

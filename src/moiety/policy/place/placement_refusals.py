@@ -1,4 +1,4 @@
-"""Why a task has no place: in one sentence with numbers, and true."""
+"""Why a task has no place, in one true sentence with numbers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WORDS = {
 def refuse(
     cluster: NodeArrays, shape: Shape, task: Task, mask: Mask | None = None
 ) -> PlacementRefusal:
-    """Say why no node takes this task; only for a task for which `Placer.find` had none.
+    """Say why no node takes this task; only for a task for which `Placer.find` found none.
 
-    Each node counts for the first thing that rules it out, in the order of `Reason`: so whoever
-    removes what is named, on one of the nodes that it names, makes room there, or meets the next.
+    Each node counts for the first reason that rules it out, in the order of `Reason`: if that
+    reason is removed on one of its nodes, the task has room there, or meets the next reason.
     """
     if not len(cluster):
         return PlacementRefusal(task, Reason.NO_NODES, "the pool has no nodes", is_final=True)
@@ -50,7 +50,7 @@ _FINAL = frozenset({Reason.MODEL, Reason.GPU_SIZE, Reason.NODE_SIZE})
 
 
 def _ruled_out(cluster: NodeArrays, shape: Shape, mask: Mask | None) -> dict[Reason, Bools]:
-    """For each reason, the nodes that it is the first to rule out."""
+    """For each reason, the nodes that it rules out first."""
     open_: Bools = np.ones(len(cluster), np.bool_)
     found: dict[Reason, Bools] = {}
 
@@ -82,7 +82,7 @@ def _gpus_fit(cluster: NodeArrays, shape: Shape) -> Bools:
 
 
 def _best(cluster: NodeArrays, shape: Shape) -> dict[str, int]:
-    """What the nodes have left that would do by model and size."""
+    """What the best nodes of a fitting model and size have left."""
     models = cluster.acceptable(shape)
     suitable = cluster.could_ever(shape)
     if models is not None:

@@ -1,4 +1,4 @@
-"""The seam between a rule of placement and the placer, and the rules that need no more than sums.
+"""The interface of the rules of placement, and the rules that need no more than sums.
 
 A rule gives each node that has room *points* for a shape, as whole numbers, so that equal means
 equal. Nodes with equal points are taken in one fixed order (`Placer`).
@@ -19,14 +19,14 @@ NO_PREFERENCE: Final = 0
 
 MOST_CPU_MILLI: Final = 128000
 MOST_GPU_MILLI: Final = 8000
-"""of one node, in the cluster for which best-fit was published: the unit of what is left"""
+"""The largest node of the cluster for which best-fit was published, the unit of free amounts."""
 
 
 class PlacementRule(Protocol):
-    """What a rule has to say."""
+    """A rule of placement."""
 
     chooses_gpus: bool
-    """whether codes say on which GPU a part of one is best"""
+    """Whether codes say on which GPU a part of a GPU is best."""
 
     def codes(self, cluster: NodeArrays, shape: Shape, nodes: Ints) -> Ints:
         """For each of these nodes, all of which have room: points << 6 | preference.
@@ -36,11 +36,11 @@ class PlacementRule(Protocol):
         ...
 
     def codes_of_few(self, cluster: NodeArrays, shape: Shape, nodes: Sequence[int]) -> list[int]:
-        """The same for so few nodes that arrays may cost more than they save."""
+        """The codes of a few nodes, for which arrays may cost more than they save."""
         ...
 
     def changed(self, node: int) -> None:
-        """Something began or ended on that node."""
+        """Note that a task began or ended on a node."""
         ...
 
 

@@ -34,12 +34,12 @@ NODES_MAX: Final = 1 << ORDER_BITS
 LAST: Final = (1 << PREFERENCE_BITS) - 1
 NO_ROOM: Final = np.iinfo(np.int64).min
 KEPT_SCORES: Final = 1 << 24
-"""scores that are kept at most, 8 bytes each: rows of shapes that came long ago are given up"""
+"""The most scores that are kept, 8 bytes each: rows of the oldest shapes are given up."""
 ROWS_MIN: Final = 16
 CHANGES_MIN: Final = 4096
-"""changes that are remembered at least; rows that know fewer are scored anew"""
+"""The least number of changes that are remembered; older rows are scored anew."""
 FEW: Final = 48
-"""nodes that are quicker to go through one by one than with arrays, to see if they have room"""
+"""The number of nodes up to which a check for room is quicker one by one than with arrays."""
 
 
 class Placer:
@@ -75,11 +75,11 @@ class Placer:
         self._every: Ints = np.arange(len(cluster))
         self._changes_max = max(CHANGES_MIN, 4 * len(cluster))
         self._changes: list[int] = []
-        """nodes on which something began or ended, the last ones last"""
+        """Nodes on which a task began or ended, the last change last."""
         self._forgotten = 0
-        """changes before those"""
+        """The number of changes before those in `_changes`."""
         self._up_to: list[int] = []
-        """for each row, how many changes are in its scores; -1: none of the scores is right"""
+        """For each row, how many changes are in its scores; -1: no score is right."""
 
     def find(self, shape: Shape, mask: Mask | None = None) -> Seat | None:
         """Where one task of this shape should run now; None: nowhere. `mask` restricts it."""

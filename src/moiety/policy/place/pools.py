@@ -1,4 +1,4 @@
-"""The nodes of a snapshot, pool by pool: where there is room, and why there is none."""
+"""The nodes of a snapshot, pool by pool: the room on them, and the reason if there is none."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from moiety.policy.place.placer import Placer
 from moiety.policy.place.workload_mix import WorkloadMix
 
 Masks = Mapping[str, Mask]
-"""by pool; each pool has one"""
+"""A mask for each pool."""
 
 
 def both(one: Masks | None, other: Masks | None) -> Masks | None:
-    """What both leave; None: everything."""
+    """The nodes and GPUs that both masks leave; None: all."""
     if one is None or other is None:
         return one if other is None else other
     return {pool: mask.both(other[pool]) for pool, mask in one.items()}
@@ -57,7 +57,7 @@ class Pools:
             for at, node in enumerate(cluster.nodes)
         }
         self.places = [self._place_of(running) for running in snapshot.running]
-        """of what runs, in the snapshot's order"""
+        """The places of running tasks, in the snapshot's order."""
         taken: dict[str, list[tuple[Shape, Seat]]] = {}
         for running, place in zip(snapshot.running, self.places, strict=True):
             taken.setdefault(place.pool, []).append((running.shape, place.seat))
@@ -91,7 +91,7 @@ class Pools:
         return None
 
     def larger_gpus(self, place: Place) -> Masks:
-        """The nodes of which the GPUs have more memory than there."""
+        """The nodes whose GPUs have more memory than those of a place."""
         least = self.placers[place.pool].cluster.nodes[place.seat.node].gpu_memory_mib
         return {
             pool: Mask(np.array([n.gpu_memory_mib > least for n in placer.cluster.nodes], np.bool_))
@@ -110,11 +110,11 @@ class Pools:
         return all(cluster.left[node, gpu] >= seat.gpu_milli for gpu in seat.gpus)
 
     def take(self, shape: Shape, place: Place) -> None:
-        """A task begins there."""
+        """Begin a task in a place."""
         self.placers[place.pool].take(shape, place.seat)
 
     def give_back(self, shape: Shape, place: Place) -> None:
-        """It ends; exactly undoes `take`."""
+        """End a task; exactly undoes `take`."""
         self.placers[place.pool].give_back(shape, place.seat)
 
     def spot(self, place: Place) -> Spot:
@@ -125,7 +125,7 @@ class Pools:
     def refuse(
         self, shape: Shape, task: Task, workload: Workload, masks: Masks | None = None
     ) -> PlacementRefusal:
-        """Why no pool takes it: that of a pool in which it could run some day, if there is one."""
+        """Why no pool takes a task: the refusal of a pool in which it could run later, if any."""
         refusals = [
             refuse(self.placers[pool].cluster, shape, task, None if masks is None else masks[pool])
             for pool in self.open_to(workload)

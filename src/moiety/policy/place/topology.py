@@ -27,7 +27,7 @@ class Area:
     masks: Masks
 
     def has(self, place: Place) -> bool:
-        """Whether a place lies in it."""
+        """Whether a place lies in this domain."""
         mask = self.masks[place.pool]
         if not mask.nodes[place.seat.node]:
             return False
@@ -35,10 +35,11 @@ class Area:
 
 
 class Domains:
-    """All domains of all levels that are asked for.
+    """All domains of all levels that workloads ask for.
 
-    A level is one that nodes name in their topology; `node` is each node; `nvlink`, where nodes do
-    not name it, is a set of GPUs of one node that are connected by NVLink or NVSwitch.
+    A level is a name in the topology of nodes. A domain of the level `node` is one node; a domain
+    of the level `nvlink`, where nodes do not name it, is a set of GPUs of one node that NVLink or
+    NVSwitch connects.
     """
 
     def __init__(self, pools: Pools) -> None:
@@ -73,14 +74,14 @@ class Domains:
         return {pool: Mask(found, gpus.get(pool)) for pool, found in nodes.items()}
 
     def slots(self, area: Area, shape: Shape, pools: Iterable[str], *, empty: bool = False) -> int:
-        """At most so many tasks of a shape have room in it; `empty`: if nothing ran there."""
+        """The most tasks of a shape that have room in a domain; `empty`: if nothing ran there."""
         return sum(
             self._pools.placers[pool].cluster.slots_within(shape, area.masks[pool], empty=empty)
             for pool in pools
         )
 
     def free(self, area: Area) -> int:
-        """Thousandths of GPUs that are free on its nodes."""
+        """Thousandths of GPUs that are free on the nodes of a domain."""
         return sum(
             int(self._pools.placers[pool].cluster.left_total[mask.nodes].sum())
             for pool, mask in area.masks.items()
@@ -100,7 +101,7 @@ def _of(node: Node, level: str) -> list[tuple[str, frozenset[int] | None]]:
 
 
 def _connected(node: Node) -> list[frozenset[int]]:
-    """Its GPUs, in sets within which fast links lead from each to each."""
+    """The GPUs of a node, in sets that fast links connect."""
     peers: dict[int, set[int]] = {gpu.index: set() for gpu in node.gpus}
     for gpu in node.gpus:
         for link in gpu.links:

@@ -1,8 +1,8 @@
-"""What free GPUs are good for, remembered by what is left of each: the default rule's sums for few.
+"""The usefulness of free GPUs, kept by what is left of each: the default rule's sums for few nodes.
 
 Between two decisions few nodes change, and arrays are slow for few numbers. How useful a node is
-depends on its model, on what is left of its GPUs and on its free CPUs. Of the first two there are a
-few thousand combinations in all that a cluster goes through, so what follows from them is kept.
+depends on its model, on what is left of its GPUs and on its free CPUs. A cluster goes through a few
+thousand combinations of the first two in all, so the sums that follow from them are kept.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 Left = tuple[int, ...]
-"""what is left of a node's GPUs, in thousandths, the fullest first"""
+"""What is left of a node's GPUs, in thousandths, the fullest first."""
 State = tuple[int, Left, int]
-"""of a node: its model, what is left of its GPUs, its free thousandths of CPUs"""
+"""The state of a node: its model, what is left of its GPUs, its free thousandths of CPUs."""
 Types = list[tuple[int, float, float]]
-"""typical shapes that use GPUs alike, those first that need the fewest CPUs: how many, how often
-the shape comes, and how much of GPUs each thousandth of a CPU feeds"""
+"""Typical shapes that use GPUs alike, the fewest CPUs first: the CPUs, how often the shape comes,
+and how much of GPUs each thousandth of a CPU feeds."""
 Kind = tuple[int, int, Types]
-"""how much of how many GPUs"""
+"""A kind of GPU use: thousandths of each GPU, the number of GPUs, and the shapes of that kind."""
 
 ENDLESS: Final = 1e12
 KEPT_MAX: Final = 1 << 16
-"""states of which the sum is kept; a quarter as many without CPUs, each with a few hundred bytes"""
+"""The most states whose sum is kept; a quarter as many without CPUs, each a few hundred bytes."""
 
 
 class Usefulness:
@@ -42,7 +42,7 @@ class Usefulness:
         fed_part: float,
     ) -> None:
         self._kinds: list[list[Kind]] = [[] for _ in range(models)]
-        """for each model"""
+        """The kinds of GPU use for each model."""
         for model, kinds in enumerate(self._kinds):
             types: dict[tuple[int, int], list[tuple[int, float, float]]] = {}
             for (milli, gpus, cpu), counts in sorted(weights.items()):
@@ -54,7 +54,7 @@ class Usefulness:
         self._fed_part = fed_part
         self._known: dict[State, float] = {}
         self._rows: dict[tuple[int, Left], list[tuple[int, Types]]] = {}
-        """for each kind of GPU use that has room, how much of the GPUs it could use"""
+        """For each kind of GPU use that has room, how much of the GPUs it could use."""
 
     def of(self, state: State) -> float:
         """Thousandths of GPUs."""

@@ -1,4 +1,4 @@
-"""Which shapes a pool should stay able to take: the most frequent ones of what comes to it."""
+"""The shapes that a pool should stay able to take: the most frequent ones of its work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.workloads import Shape
 
 COVERED_PERCENT: Final = 95
-"""of all tasks; what is rarer is noise (as published: Weng et al., USENIX ATC '23)"""
+"""The part of all tasks that counts; rarer ones are noise (Weng et al., USENIX ATC '23)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class WorkloadMix:
 
     shapes: tuple[tuple[Shape, int], ...]
     tasks: int = 0
-    """all of which these were chosen"""
+    """The number of tasks from which the shapes were chosen."""
     demand: tuple[tuple[frozenset[str], int], ...] = ()
-    """GPU thousandths of all tasks, rare ones too, by the models that they name"""
+    """GPU thousandths of all tasks, rare ones too, by the models that they name."""
     memory_mib_per_gpu: int = 0
-    """what a whole GPU's worth of tasks needs in the mean; 0: not known"""
+    """The memory that a whole GPU's worth of tasks needs in the mean; 0: not known."""
 
     @property
     def weighted(self) -> list[tuple[Shape, float]]:
@@ -41,7 +41,7 @@ def typical(
     covered_percent: int = COVERED_PERCENT,
     spelled: Iterable[str] | None = None,
 ) -> WorkloadMix:
-    """Of past or expected tasks, as many shapes as make up `covered_percent` of them.
+    """The most frequent shapes that make up `covered_percent` of past or expected tasks.
 
     `spelled` has each task's models as its trace writes them: what is written differently then
     counts apart, as in the published runs, where `A|B|B` is not `A|B`.
@@ -52,7 +52,7 @@ def typical(
 
 
 def typical_of(tasks: Mapping[Shape, int], covered_percent: int = COVERED_PERCENT) -> WorkloadMix:
-    """The same of so many tasks of each shape."""
+    """The same, from the number of tasks of each shape."""
     found = {(shape, "|".join(sorted(shape.models))): count for shape, count in tasks.items()}
     return _typical(found, covered_percent)
 

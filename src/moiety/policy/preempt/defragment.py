@@ -1,4 +1,4 @@
-"""Moves a few tasks so that what is free is of more use to what usually comes."""
+"""Moves a few tasks so that free room is of more use to the usual work."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import stay
 
 GAIN_MILLI: Final = 250
-"""thousandths of GPUs that have to become useful for each task that moves: so nothing moves to and
-fro, because with each move there is less that is useless"""
+"""Thousandths of GPUs that have to become useful for each task that moves. So no task moves to and
+fro, because each move leaves less useless room."""
 NODES_TRIED_MAX: Final = 32
 
 
 def defragment(
     state: ClusterState, leavers: Victims, known: WorkloadMix, moves_max: int
 ) -> list[EndedUnit]:
-    """Empty nodes on which little runs, if that is worth the moves. Nobody ends."""
+    """Empty nodes on which little runs, if that is worth the moves. No task ends."""
     done: list[EndedUnit] = []
     for pool in state.pools.placers:
         while moved := _empty_one(state, leavers, known, pool, moves_max - len(done)):
@@ -55,7 +55,7 @@ def _fragments(cluster: NodeArrays, known: WorkloadMix) -> int:
 def _emptiest(
     state: ClusterState, leavers: Victims, pool: str
 ) -> list[tuple[int, list[VictimUnit]]]:
-    """Nodes on which GPUs are in use only by what can be moved, those with the least first."""
+    """Nodes whose GPUs are in use only by movable tasks, the least used first."""
     on: dict[int, list[VictimUnit]] = {}
     used: dict[int, int] = {}
     for queue in leavers.queues:

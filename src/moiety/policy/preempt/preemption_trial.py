@@ -1,8 +1,8 @@
 """Ends others in a trial until a piece has room, and keeps the result only if it holds.
 
-Units end one after the other, those first whose end does the least harm, until the piece has room.
-Then those that were not in the way, or find another place, come back, the last to go first. What is
-left is the plan; if it does not hold, everything is undone.
+Units end one after the other, the least harmful first, until the piece has room. Then units that
+were not in the way, or find another place, come back, the last to end first. The units that remain
+ended are the plan; if it does not hold, everything is undone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moiety.policy.state.gang_start import start_piece, stay
 from moiety.policy.state.queue_order import GangPart
 
 TRIES_MAX: Final = 64
-"""how often one plan is tried out before it is given up"""
+"""How often one plan is tried out before it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ def clear(
     *,
     all_return: bool,
 ) -> list[EndedUnit] | None:
-    """End what is picked until the piece has room; what stayed ended or moved, or None.
+    """End picked units until the piece has room; returns the units that ended or moved, or None.
 
-    No more than `moves_max` tasks move: what would have to move beyond that stays ended.
+    No more than `moves_max` tasks move: tasks that would have to move beyond that stay ended.
     """
     mark = state.mark()
     bound = UpperBound(state, piece)
@@ -71,7 +71,7 @@ def clear(
 
 
 def _come_back(state: ClusterState, ended: list[EndedUnit], moves_max: int) -> bool:
-    """Let everything come back that can, where it was or elsewhere; whether all of it did."""
+    """Let all units come back that can, to their place or another; returns whether all did."""
     ends: set[str] = set()
     full: set[tuple[Shape, frozenset[str]]] = set()
     missing = False

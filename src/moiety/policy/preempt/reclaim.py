@@ -1,7 +1,7 @@
-"""The ways to make room for a piece: by moving others, or by ending those that may be ended.
+"""The ways to make room for a piece: by moving other tasks, or by ending tasks that may be ended.
 
-Each returns who ended or moved in the trial, which then stands in the state, or None: there is no
-such way, and nothing has changed.
+Each returns the units that ended or moved in the trial, which then stands in the state, or None:
+there is no such way, and nothing has changed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from moiety.policy.state.queue_order import GangPart
 
 NODES_TRIED_MAX: Final = 32
 GANG_NODES_MAX: Final = 8
-"""of which each alone is tried for a whole gang"""
+"""The most nodes of which each alone is tried for a whole gang."""
 UNITS_MAX: Final = 64
-"""units that are looked at one by one"""
+"""The most units that are looked at one by one."""
 FEW_TRIED_MAX: Final = 4
 IN_ORDER_MAX: Final = 64
-"""units that end in their order before it is tried node by node"""
+"""The most units that end in their order before it is tried node by node."""
 
 
 def consolidate(
     state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
 ) -> list[EndedUnit] | None:
-    """Make room by moving others, none of whom ends."""
+    """Make room by moving other tasks; none of them ends."""
     if moves_max <= 0 or not is_free_in_sum(state, piece):
         return None
     single = [
@@ -58,14 +58,14 @@ def consolidate(
 def displace(
     state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
 ) -> list[EndedUnit] | None:
-    """Make room by ending what is there only as long as nobody else wants the room."""
+    """Make room by ending opportunistic workloads, which run only on room that no other wants."""
     return _by_end(state, piece, leavers, leavers.of(OPPORTUNISTS), moves_max)
 
 
 def preempt(
     state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
 ) -> list[EndedUnit] | None:
-    """Make room by ending what has a lower priority in the same queue, and who counts for none."""
+    """Make room by ending work of lower priority in the same queue, and opportunistic work."""
     workload = piece.workload
     lower = [
         unit
@@ -80,7 +80,7 @@ def preempt(
 def whoever(
     state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
 ) -> list[EndedUnit] | None:
-    """Make room by ending anybody, in the order of harm, without regard to rights."""
+    """Make room by ending any workload, in the order of harm, without regard to rights."""
     units = [
         unit
         for queue in leavers.queues
@@ -115,7 +115,7 @@ def _by_end(
 def reclaim(
     state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
 ) -> list[EndedUnit] | None:
-    """Make room by taking back from other queues what they have too much of."""
+    """Make room by ending work of other queues that have too much."""
     right = ReclaimCheck(state, piece)
     others = [queue for queue in leavers.queues if queue != piece.workload.queue]
     if not any(right.could(queue) for queue in others):
@@ -143,12 +143,12 @@ class _Taking:
     leavers: Victims
     moves_max: int
     others: Sequence[str]
-    """the queues that may be taken from, if there is a right to"""
+    """The queues that may be taken from, if there is a right to."""
 
     def in_order(
         self, masks: Masks | None, among: Container[VictimUnit] | None = None
     ) -> list[EndedUnit] | None:
-        """Who yields first ends first, wherever it is. `among` restricts who."""
+        """End units in the order in which they yield, on any node; `among` restricts the units."""
 
         def of(queue: str) -> Sequence[VictimUnit]:
             found = self.leavers.of(queue)
@@ -166,10 +166,10 @@ class _Taking:
         return self._clear(picked, right)
 
     def with_few(self, masks: Masks | None) -> list[EndedUnit] | None:
-        """Only units of which each alone makes room for a task, first all of them, then fewer.
+        """End only units of which each alone makes room for a task, first all of them, then fewer.
 
-        So the right to take from a queue is not used up by small ones that are of no use, nor by
-        large ones of which too much would have to be taken.
+        So the right to take from a queue is not used up by small units that are of no use, nor by
+        large units of which too much would have to be taken.
         """
         right = ReclaimCheck(self.state, self.piece)
         here = [
@@ -188,7 +188,7 @@ class _Taking:
         return None
 
     def in_nodes(self, masks: Masks | None) -> list[EndedUnit] | None:
-        """The same node by node: for a gang on one after the other, then on each alone."""
+        """End units node by node: for a gang on one node after the other, then on each alone."""
         everyone = [unit for queue in self.others for unit in self.leavers.of(queue)]
         everyone += self.leavers.of(OPPORTUNISTS)
         everyone = [unit for unit in everyone if touches(self.state, unit, masks)]
@@ -213,7 +213,7 @@ class _Taking:
 def _node_after_node(
     right: ReclaimCheck, nodes: list[list[VictimUnit]], without: str
 ) -> Iterator[VictimUnit]:
-    """What there is a right to on the first node, then on the next."""
+    """The units that may be taken on the first node, then on the next."""
     gone: set[tuple[Task, ...]] = set()
     for units in nodes:
         by_queue: dict[str, list[VictimUnit]] = {}
@@ -231,7 +231,7 @@ def _node_after_node(
 
 
 def _always() -> bool:
-    """Nothing but room is asked for."""
+    """The condition of a plan that needs nothing but room."""
     return True
 
 

@@ -1,4 +1,4 @@
-"""Where room could be made for a piece, and on which nodes with the least harm."""
+"""The nodes on which room could be made for a piece, the least harm first."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from moiety.policy.state.gang_start import candidates, required
 from moiety.policy.state.queue_order import GangPart
 
 AREAS_MAX: Final = 8
-"""domains of the topology in which room is made"""
+"""The most domains of the topology in which room is made."""
 
 
 def openings(state: ClusterState, piece: GangPart, leavers: Victims) -> list[Masks | None]:
-    """Where it could have room if all ended that may: one for each domain that would do.
+    """Where a piece could have room if all possible victims ended: one mask for each domain.
 
-    None in the list: anywhere. None at all: it could not, for certain.
+    None in the list: anywhere. An empty list: it has no room for certain.
     """
     domain = required(piece)
     pools = list(state.pools.open_to(piece.workload))
@@ -49,7 +49,7 @@ def openings(state: ClusterState, piece: GangPart, leavers: Victims) -> list[Mas
 
 
 def touches(state: ClusterState, unit: VictimUnit, masks: Masks | None) -> bool:
-    """Whether any of it is there."""
+    """Whether a task of a unit is on the nodes of the masks."""
     if masks is None:
         return True
     places = [state.seated[task].place for task in unit.tasks if task in state.seated]
@@ -57,7 +57,7 @@ def touches(state: ClusterState, unit: VictimUnit, masks: Masks | None) -> bool:
 
 
 def is_free_in_sum(state: ClusterState, piece: GangPart) -> bool:
-    """Whether the pools have as much free as it asks for, wherever that is."""
+    """Whether the pools have as much free in sum as a piece asks for."""
     gpu = cpu = memory = 0
     for pool in state.pools.open_to(piece.workload):
         cluster = state.pools.placers[pool].cluster
@@ -69,21 +69,21 @@ def is_free_in_sum(state: ClusterState, piece: GangPart) -> bool:
 
 
 class _Need(NamedTuple):
-    """What a node would have to free for one task, and who would have to end for that."""
+    """What a node would have to free for one task, and how far the units there would end for it."""
 
     to_free: int
-    """thousandths of GPUs"""
+    """Thousandths of GPUs."""
     rank: int
-    """of the last who would have to end there, among all who could"""
+    """The rank of the last unit that would have to end there, among all units."""
     node: Node
 
 
 def by_node(
     state: ClusterState, piece: GangPart, units: list[VictimUnit], leavers: Victims
 ) -> list[tuple[Node, list[VictimUnit]]]:
-    """The nodes that could take a task of the largest shape if all these ended: those on each.
+    """The nodes that could take a task of the largest shape if all units ended, with their units.
 
-    The nodes first on which the least of GPUs has to be freed, then those of who yields first.
+    Nodes on which the least of GPUs has to be freed come first, then nodes whose units yield first.
     """
     shape = piece.tasks[0][1]
     could: dict[str, list[int]] = {}
@@ -113,7 +113,7 @@ def by_node(
 def _need(
     cluster: NodeArrays, shape: Shape, place: Node, here: list[tuple[int, VictimUnit, PlacedTask]]
 ) -> _Need | None:
-    """None: it would not be enough in sum."""
+    """The need of one node; None: all units there would not free enough in sum."""
     node = place[1]
     wanted = shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
     gpu, cpu = int(cluster.left_total[node]), int(cluster.free_cpu[node])

@@ -1,4 +1,4 @@
-"""What a trial could come to: found before it is made."""
+"""An upper bound of the room that a trial could make, found before the trial."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.queue_order import GangPart
 
 Node = tuple[str, int]
-"""a pool and the position of one of its nodes"""
+"""A pool, and the position of one of its nodes."""
 
 
 class UpperBound:
-    """How many tasks of each shape of a piece could have room: never fewer than there have.
+    """How many tasks of each shape of a piece could have room: never fewer than really have.
 
-    Kept up to date node by node, so that a trial is made only when it has a chance.
+    It is kept up to date node by node, so that a trial is made only when it has a chance.
     """
 
     def __init__(self, state: ClusterState, piece: GangPart) -> None:
@@ -36,7 +36,7 @@ class UpperBound:
             self._sums[shape] = total
 
     def freed(self, places: Iterable[Node]) -> None:
-        """Something ended on these nodes."""
+        """Note that tasks began or ended on these nodes."""
         for pool, node in places:
             for shape, _ in self._wanted:
                 slots = self._slots.get((pool, shape))
@@ -54,7 +54,7 @@ class UpperBound:
 def enough_alone(
     state: ClusterState, piece: GangPart, units: Sequence[VictimUnit]
 ) -> list[VictimUnit]:
-    """Those of which each alone, if it ended, would make room for one more task of the piece."""
+    """The units of which each alone, if it ended, would make room for one more task of a piece."""
     pools = set(state.pools.open_to(piece.workload))
     shapes = [shape for shape, _ in piece.shapes]
 

@@ -1,4 +1,4 @@
-"""Who may be made to yield, for whom, and who first."""
+"""Victims: which tasks may be made to yield, for which pieces, and in which order."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.queue_order import GangPart
 
 OPPORTUNISTS: Final = "\0"
-"""instead of a queue: those who count for none"""
+"""The name that stands for the queue of opportunistic workloads, which count for no queue."""
 
 
 class Backwards(str):
-    """A name in the opposite order: who is served first among equals yields last."""
+    """A name that sorts in the opposite order: the first served among equals yields last."""
 
     __slots__ = ()
 
@@ -35,26 +35,27 @@ class Backwards(str):
 
 
 class VictimUnit(NamedTuple):
-    """Tasks that end together: one that its workload can do without, or all that it cannot."""
+    """Tasks that end together: one extra task of a workload, or all tasks that it needs."""
 
     order: tuple[int, bool, float, float, Backwards, int]
-    """who yields first: low priority, what can be done without, the youngest"""
+    """Sort key: low priority first, then extra tasks, then the youngest."""
     workload: Workload
     tasks: tuple[Task, ...]
     is_extra: bool
 
 
 class Victims:
-    """All that could be ended, by queue, first who yields first. Nothing that is guaranteed.
+    """All units that may be ended, by queue, in the order in which they yield.
 
-    Found when it is asked for, and kept: `changed` says what is not right any more.
+    Guaranteed work is not among them. The units of a queue are found when they are first asked for,
+    and kept: `changed` names workloads whose units are not right any more.
     """
 
     def __init__(self, state: ClusterState, min_run_s: float = 0.0) -> None:
         self._state = state
         self._min_run_s = min_run_s
         self._names: dict[str, set[str]] = {}
-        """of workloads by queue"""
+        """Names of workloads by queue."""
         for name, tasks in state.tasks_of.items():
             workload = state.workloads[name]
             if tasks and workload.is_preemptible:
@@ -64,11 +65,11 @@ class Victims:
 
     @property
     def queues(self) -> Iterable[str]:
-        """Those in which there is anything to end."""
+        """The queues with units that may be ended."""
         return [queue for queue in self._names if queue != OPPORTUNISTS]
 
     def of(self, queue: str) -> Sequence[VictimUnit]:
-        """All of a queue's."""
+        """All units of a queue."""
         found = self._units.get(queue)
         if found is None:
             found = [unit for name in self._names.get(queue, ()) for unit in self._of(name)]
@@ -103,12 +104,12 @@ class Victims:
         return units
 
     def _since(self, task: Task) -> float:
-        """When it began; now, for what this cycle itself started."""
+        """When a task began; now, if this cycle started it."""
         began = self._state.began.get(task)
         return began.since_s if began else self._state.snapshot.now_s
 
     def changed(self, names: Iterable[str]) -> None:
-        """These workloads began or lost tasks."""
+        """Note that these workloads began or lost tasks."""
         state = self._state
         by_queue: dict[str, set[str]] = {}
         for name in names:
@@ -125,9 +126,9 @@ class Victims:
                 self._units[queue] = found
 
     def emptied(self, pool: str) -> tuple[Ints, Ints, Ints]:
-        """What would be free at most if all of it ended: of GPUs [N, G], CPUs and memory [N].
+        """What would be free at most if all units ended: of GPUs [N, G], CPUs and memory [N].
 
-        Taken once: what begins later is not taken off, so it is never too little.
+        It is found once: tasks that begin later are not taken off, so it is never too little.
         """
         if not self._emptied:
             self._empty_all()
@@ -181,14 +182,15 @@ class EvictionRight(IntEnum):
 
 
 class ReclaimCheck:
-    """By what right a piece takes from other queues; asked before each unit, and in the end.
+    """The right by which a piece takes from other queues; checked before each unit, and in the end.
 
-    Queues are compared where their paths part: there, and below on the side of the piece. It may
-    take from who has more than its quota, as long as the piece's side stays within quota. And from
-    who has more than its fair share, as long as the piece's side stays within its own and in the
-    end neither has more of what it should have than who yielded, nor that one less than its quota.
-    And from who is in debt, down to quota, if the piece's side has credit for a turn; as long as
-    that lasts, its turn is not taken from it by fair share.
+    Queues are compared where their paths part: there, and below on the side of the piece. The piece
+    may take from a queue above its quota, as long as the piece's side stays within quota. It may
+    take from a queue above its fair share, as long as the piece's side stays within its own; in the
+    end the piece's side must not have more of what it should have than the queue that yielded, and
+    that queue must not have less than its quota. It may take from a queue in debt, down to quota,
+    if the piece's side has credit for a turn; while the credit lasts, that turn is not taken from
+    it by fair share.
     """
 
     def __init__(self, state: ClusterState, piece: GangPart) -> None:
@@ -197,17 +199,17 @@ class ReclaimCheck:
         self._queue = piece.workload.queue
         self._amounts = piece.amounts
         self._may: dict[tuple[int, EvictionRight], bool] = {}
-        """whether the piece's side may ask by that right, from a level down"""
+        """Whether the piece's side may take by that right, from a level down."""
         self._may_of = -1
         self._taken: dict[str, EvictionRight] = {}
-        """of whom something was taken, and by what right at the least"""
+        """The queues from which units were taken, each with the weakest right that was used."""
 
     def _side(self, other: str) -> tuple[int, str, str]:
         level = self._standing.fork(self._queue, other)
         return level, self._standing.paths[self._queue][level], self._standing.paths[other][level]
 
     def _by(self, other: str) -> EvictionRight | None:
-        """The strongest right to anything of that queue's."""
+        """The strongest right to units of a queue; None: there is none."""
         standing = self._standing
         level, _, theirs = self._side(other)
         is_over_quota = standing.is_over_quota(theirs)
@@ -235,14 +237,15 @@ class ReclaimCheck:
         return found
 
     def could(self, other: str) -> bool:
-        """Whether anything may be taken from that queue now, before the piece has its place."""
+        """Whether any unit may be taken from a queue now, before the piece has its place."""
         return other != self._queue and self._by(other) is not None
 
     def reaches(self, unit: VictimUnit) -> bool:
-        """Whether the right to take from a queue goes for that unit of it.
+        """Whether the right to take from a queue covers a unit of it.
 
-        By fair share it goes for what has some of that of which there is too much: who has too many
-        GPUs does not lose his CPUs for that. On credit it goes for what has GPUs.
+        By fair share it covers units with some of the resource that the queue has too much of: a
+        queue with too many GPUs does not lose CPU-only tasks for that. By credit it covers units
+        with GPUs.
         """
         other = unit.workload.queue
         by = self._by(other)
@@ -260,13 +263,13 @@ class ReclaimCheck:
         return any(amounts[at] for amounts in here for at in asked)
 
     def take(self, other: str) -> None:
-        """Something is about to be taken from it, because it could be."""
+        """Note the right by which a unit is about to be taken from a queue."""
         by = self._by(other)
         assert by is not None
         self._taken[other] = max(by, self._taken.get(other, EvictionRight.QUOTA))
 
     def holds(self) -> bool:
-        """Whether it was right in the end, when the piece has its place."""
+        """Whether all that was taken is still right, now that the piece has its place."""
         standing = self._standing
         for other, by in self._taken.items():
             level, mine, theirs = self._side(other)
@@ -287,7 +290,7 @@ class ReclaimCheck:
         return True
 
     def order(self, other: str) -> tuple[float, float, int, float]:
-        """Which queue yields first: who has most of what it should have, then most of all."""
+        """Sort key: first the queue that has most in relation to what it should have."""
         _, _, theirs = self._side(other)
         standing = self._standing
         return (
@@ -306,8 +309,8 @@ def by_right(
 ) -> Iterator[VictimUnit]:
     """Units of other queues, one after the other, as long as the right to them lasts.
 
-    Who yields next depends on what those before have left, so each has to end before the next is
-    asked for. `of` has each queue's; nobody yields to itself (`without`, a workload).
+    The next unit depends on what the earlier ones have left, so each has to end before the next is
+    requested. `of` gives the units of a queue; no workload yields to itself (`without`).
     """
     left: dict[str, deque[VictimUnit]] = {}
 

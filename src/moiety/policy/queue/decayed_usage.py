@@ -1,4 +1,4 @@
-"""What queues used of late: what `Snapshot.used` is from one cycle to the next."""
+"""The recent use of queues: how `Snapshot.used` goes on from one cycle to the next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.queue.fairness import decayed
 
 HALF_LIFE_S: Final = 7 * 86400.0
-"""after which use counts half: what somebody used last week still counts, last month's hardly"""
+"""The time after which use counts half: use of last week still counts, use of last month hardly."""
 
 
 def used_after(
@@ -17,7 +17,8 @@ def used_after(
 ) -> dict[str, float]:
     """GPU thousandths of each queue in the mean, after `elapsed_s` of what runs now.
 
-    Counts for all queues above too. Opportunists use what nobody wants: they do not count.
+    Use counts for all queues above too. Opportunistic workloads use room that no other workload
+    wants, so their use does not count.
     """
     tree = QueueTree(snapshot.queues)
     has = dict.fromkeys(tree.queues, 0)

@@ -1,9 +1,10 @@
-"""What queues had less than their part of, of late: a right to turns that fair shares do not give.
+"""What queues recently had less than their part: a right to turns that fair shares do not give.
 
-Fair shares are of a moment. A gang that is larger than its queue's would wait for as long as
-others want the rest. But whoever has less than its part of the cluster while somebody waits gains
-credit, and whoever has more loses it, as far as debt; a gang for which credit lasts a turn gets
-that turn at the cost of those in debt. So what cannot be divided in space is divided in time.
+A fair share holds for a moment. A gang that is larger than its queue's fair share would wait for as
+long as others want the rest. But while workloads wait, a queue with less than its part of the
+cluster gains credit, and a queue with more loses it, down to debt. A gang for which credit lasts a
+turn gets that turn at the cost of queues in debt. So a cluster that cannot be divided in space is
+divided in time.
 
 Credit is in GPU-seconds (of thousandths of GPUs where amounts are), and half of it, or of the debt,
 is gone after each half-life.
@@ -21,7 +22,7 @@ from moiety.policy.queue.fairness import fading
 from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, QueueUsage
 
 HALF_LIFE_S: Final = 7 * 86400.0
-"""like that of use: what somebody did without last week still counts, last month's hardly"""
+"""As for use: a deficit of last week still counts, one of last month hardly."""
 
 
 def credit_after(
@@ -29,8 +30,8 @@ def credit_after(
 ) -> dict[str, float]:
     """GPU-seconds of each queue after `elapsed_s` of what runs now: `Snapshot.credit` from then on.
 
-    It only fades while nobody waits for GPUs: what nobody misses is nobody's debt. Opportunists
-    have what nobody wants: they do not count.
+    It only fades while no workload waits for GPUs, because then no queue lacks any. Opportunistic
+    workloads use room that no other workload wants, so they do not count.
     """
     tree = QueueTree(snapshot.queues)
     standing = QueueUsage(snapshot.queues, snapshot.now_s, snapshot.monday_s)
@@ -56,7 +57,7 @@ def credit_after(
 
 
 def parts_of(standing: QueueUsage, gpus: int) -> dict[str, float]:
-    """GPUs of each queue if all of them asked for everything: quotas, and surplus by weight.
+    """GPUs of each queue if all queues asked for all GPUs: quotas, and surplus by weight.
 
     Quotas that add up to more than there is are scaled down to it.
     """
@@ -74,7 +75,7 @@ def passed(
     elapsed_s: float,
     half_life_s: float = HALF_LIFE_S,
 ) -> dict[str, float]:
-    """Credit after `elapsed_s` in which queues had `has` GPUs where `parts` were theirs."""
+    """Credit after `elapsed_s` in which queues had `has` GPUs and were due `parts`."""
     kept = fading(elapsed_s, half_life_s)
     return {
         name: credit.get(name, 0.0) * kept + (part - has.get(name, 0.0)) * elapsed_s

@@ -1,7 +1,7 @@
 """How much of a resource each of several queues should have: quota, then surplus.
 
-Amounts are whole numbers (thousandths of GPUs, of CPUs, MiB). First everyone gets what it wants of
-its quota. What is left goes to the queues of the highest priority by weight, as far as they want
+Amounts are whole numbers (thousandths of GPUs, of CPUs, MiB). First each queue gets what it wants
+of its quota. The surplus goes to the queues of the highest priority by weight, as far as they want
 more, then to the next priority.
 """
 
@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 USAGE_STRENGTH: Final = 1.0
-"""how much a queue's weight changes by having used more or less than its part: 0 is not at all"""
+"""How much a queue's weight changes if it used more or less than its part; 0: not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Claim:
     """What one of several queues may have of one resource."""
 
     wanted: int
-    """what it has and what it waits for, but not more than its limit"""
+    """What it has and what it waits for, but not more than its limit."""
     quota: int | None
     """None: without bound"""
     weight: float = 1.0
     priority: int = 0
     standing: tuple[float, str] = (0.0, "")
-    """decides between equals: age and name"""
+    """Age and name, which decide between equals."""
 
 
 def divide(total: int, claims: Sequence[Claim], unit: int = 1) -> list[int]:
@@ -57,7 +57,7 @@ def _guaranteed(claim: Claim) -> int:
 def _round(
     left: int, asking: Sequence[int], claims: Sequence[Claim], given: list[int], unit: int
 ) -> int:
-    """Hand out once; returns how much. Those whose part is all that they want come first."""
+    """Hand out once; returns how much. Claims that are content with their part come first."""
     weight = sum(claims[at].weight for at in asking)
     parts = {at: left * claims[at].weight / weight for at in asking}
     content = [at for at in asking if parts[at] >= claims[at].wanted - given[at]]
@@ -86,7 +86,7 @@ def weights_by_use(
     strength: float = USAGE_STRENGTH,
     whole: float = 0.0,
 ) -> dict[str, float]:
-    """Weights of siblings, more for who used less than its part of late, less for who used more.
+    """Weights of siblings: more for a queue that used less than its part of late, and vice versa.
 
     `used` is what each had in the mean, older use counting less (`decayed`). A queue's part p of
     all weights becomes p + strength * (p - u), where u is its part of all use, and never less than

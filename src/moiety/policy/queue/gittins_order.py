@@ -1,12 +1,12 @@
-"""Who goes first when nobody says how long it runs: by what a GPU hour spent on it brings.
+"""The order of work without declared run times: by the worth of a GPU-hour that is spent on it.
 
 The worth of work is the chance that it ends within some time, over the GPU time that this takes in
-the mean, for the time for which that is largest: Gittins' index, which is the best order there
-is for one server and known odds. Odds come from the history (`durations`). Where it knows nothing,
-worth falls with the time attained, so that it is least attained service first.
+the mean, for the time for which that is largest: Gittins' index, the best order for one server and
+known chances. Chances come from the history (runtime_estimator.py). Where the history knows
+nothing, worth falls with the time attained, so the order is least attained service first.
 
-Two things keep that from being unkind. Work that waits gains worth, as much again in a day;
-and nobody yields to work of less than twice its worth.
+Two rules keep that fair. Work that waits gains worth, as much again in a day; and no work yields to
+work of less than twice its worth.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ import numpy as np
 from moiety.policy.estimate.runtime_estimator import SPANS, WIDTHS, Floats
 
 RESTART_S: Final = 30.0
-"""what it takes to begin or go on"""
+"""The time that it takes to begin or go on."""
 AGING_S: Final = 86400.0
-"""waiting so long doubles the worth"""
+"""The wait that doubles the worth."""
 AGING_POWER: Final = 1.25
-"""and longer waits count a little more than in proportion, so that no worth is low for ever"""
+"""Longer waits count a little more than in proportion, so that no worth is low for ever."""
 YIELDS_AT: Final = 2.0
-"""who runs yields to so many times its own worth, not less"""
+"""Running work yields to waiting work of more than this multiple of its own worth."""
 
 
 def worth(
     chances: Floats, spans: Sequence[int], gpus: Sequence[int], is_running: Sequence[bool]
 ) -> Floats:
-    """The worth of each: ends for each second of a GPU.
+    """The worth of each piece of work: ends for each second of a GPU.
 
-    `chances` are those of `History.chances`, one row for each; `spans` are those that it is in.
+    `chances` has a row of `RuntimeEstimator.chances` for each; `spans` are their present spans.
     """
     columns = np.arange(SPANS)
     ahead = columns >= np.asarray(spans)[:, None]
@@ -49,11 +49,11 @@ def worth(
 
 
 def aged(value: float, waited_s: float) -> float:
-    """Worth after having waited so long in all."""
+    """Worth after a wait of `waited_s` in all."""
     age: float = (max(0.0, waited_s) / AGING_S) ** AGING_POWER
     return value * (1.0 + age)
 
 
 def yields(runs: float, waits: float) -> bool:
-    """Whether who runs, of such worth, yields to who waits."""
+    """Whether running work yields to waiting work, by the worth of both."""
     return runs * YIELDS_AT < waits

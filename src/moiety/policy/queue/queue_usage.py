@@ -1,4 +1,4 @@
-"""Where each queue stands: what it has, and what it may and should have.
+"""The usage of each queue: what it has, and what it may and should have.
 
 Amounts are tuples or lists of four whole numbers, in the order of `RESOURCES`. What a queue has
 counts for all queues above it too.
@@ -19,21 +19,21 @@ Vector = tuple[int, ...]
 NOTHING: Final = (0,) * len(RESOURCES)
 UNBOUNDED: Final = (None,) * len(RESOURCES)
 GPU_MILLI: Final = 0
-"""its position in a vector"""
+"""The position of GPU thousandths in a vector."""
 TURN_S: Final = 3600.0
-"""a gang begins on credit that lasts so long at least: it would soon be stopped again with less"""
+"""The shortest turn for which a gang begins on credit: with less it would soon be stopped again."""
 CLOSE: Final = 1e-9
-"""two ratios that differ by less are equal"""
+"""Two ratios that differ by less are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A bound of a queue that something would break."""
+    """A bound of a queue that a piece would break."""
 
     queue: str
     resource: str
     wanted: int
-    """what the queue would then have"""
+    """What the queue would have with the piece."""
     bound: int
 
 
@@ -47,19 +47,19 @@ class QueueUsage:
         self.limit = {name: _vector(queue.limit) for name, queue in self.tree.queues.items()}
         self.has: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
-        """of that, what must not be taken away"""
+        """The part of `has` that must not be taken away."""
         self.fair: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         self.capacity: Vector = NOTHING
-        """of the whole cluster, at the last `share_out`"""
+        """The capacity of the whole cluster at the last `share_out`."""
         self.credit: Mapping[str, float] = {}
-        """GPU-seconds that each had less than its part of late; below nothing is debt"""
+        """GPU-seconds that each queue had less than its part of late; below 0: debt."""
         self._forks: dict[tuple[str, str], int] = {}
         self.version = 0
-        """grows with each change"""
+        """A number that grows with each change."""
         self.at(now_s - monday_s)
 
     def at(self, since_monday_s: float) -> None:
-        """Quotas are those that hold at that time of a week."""
+        """Set the quotas that hold at a time of the week."""
         for name, queue in self.tree.queues.items():
             self.quota[name] = _vector(queue.quota_at(since_monday_s))
         self.version += 1
@@ -75,7 +75,7 @@ class QueueUsage:
             )
 
     def add(self, queue: str, amounts: Sequence[int], sign: int, *, guaranteed: bool) -> None:
-        """Something begins (sign 1) or ends (-1) in a queue."""
+        """Count work that begins (sign 1) or ends (-1) in a queue."""
         self.version += 1
         for name in self.paths[queue]:
             for at, amount in enumerate(amounts):
@@ -89,7 +89,7 @@ class QueueUsage:
         waiting: Mapping[str, Sequence[int]],
         used: Mapping[str, float] | None = None,
     ) -> None:
-        """Fair shares of all queues: of `capacity`, by what they have and wait for.
+        """Find the fair shares of all queues of `capacity`, by what they have and wait for.
 
         `used` is the mean use of each queue of late; it changes weights among siblings.
         """
@@ -99,7 +99,7 @@ class QueueUsage:
         self.version += 1
 
     def parts(self, capacity: Vector) -> dict[str, list[int]]:
-        """What each would have of `capacity` if all asked for all, to a thousandth of a GPU."""
+        """What each queue would have of `capacity` if all asked for all of it, to a thousandth."""
         found = {name: list(NOTHING) for name in self.tree.queues}
         everything = {
             name: [
@@ -112,9 +112,9 @@ class QueueUsage:
         return found
 
     def _wanted(self, waiting: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        """What each has and waits for, as far as its limit goes and those of the queues below.
+        """What each queue has and waits for, within its limit and those of the queues below.
 
-        What a queue below can never have, nobody above it wants on its behalf.
+        A queue does not want for a queue below it what that queue can never have.
         """
         wanted: dict[str, list[int]] = {}
         for name in sorted(self.paths, key=lambda name: -len(self.paths[name])):
@@ -164,11 +164,11 @@ class QueueUsage:
             self._share_below(queue.name, shares[queue.name], wanted, used, shares, gpu_unit)
 
     def over_limit(self, queue: str, amounts: Vector) -> Excess | None:
-        """The limit, of the queue or one above it, that so much more would break."""
+        """The limit, of the queue or one above it, that these amounts more would break."""
         return self._first(queue, amounts, self.has, self.limit)
 
     def over_quota(self, queue: str, amounts: Vector) -> Excess | None:
-        """The quota that so much more work that must not be taken away would break."""
+        """The quota that these amounts more of guaranteed work would break."""
         return self._first(queue, amounts, self.guaranteed, self.quota)
 
     def _first(
@@ -188,14 +188,14 @@ class QueueUsage:
         return None
 
     def within(self, queue: str, below: int, amounts: Vector, *, quota: bool) -> bool:
-        """Whether it stays within quota (or fair share) with so much more, on each level.
+        """Whether a queue stays within quota (or fair share) with `amounts` more, on each level.
 
-        Only levels from `below` down count (0 is the root's), and only what is asked for.
+        Only levels from `below` down count (0 is the root's), and only requested resources.
         """
         return self._keeps(queue, below, amounts, amounts, quota=quota)
 
     def is_within(self, queue: str, below: int, amounts: Vector, *, quota: bool) -> bool:
-        """The same when it has them already."""
+        """Whether a queue that has `amounts` already is within quota (or fair share)."""
         return self._keeps(queue, below, amounts, NOTHING, quota=quota)
 
     def _keeps(self, queue: str, below: int, amounts: Vector, more: Vector, *, quota: bool) -> bool:
@@ -209,10 +209,10 @@ class QueueUsage:
         return True
 
     def has_turn(self, queue: str, below: int, amounts: Vector, *, is_in: bool = False) -> bool:
-        """Whether so much more is within fair share, or has a turn on credit, on each level.
+        """Whether `amounts` more are within fair share, or have a turn on credit, on each level.
 
-        Only levels from `below` down count. Credit is of GPUs: it gives more of nothing else. With
-        `is_in`, what it has counts so much already.
+        Only levels from `below` down count. Credit is for GPUs: it gives more of nothing else. With
+        `is_in`, the queue has `amounts` already.
         """
         for name in self.paths[queue][below:]:
             bounds, has = self.fair[name], self.has[name]
@@ -224,12 +224,12 @@ class QueueUsage:
         return True
 
     def _lasts(self, name: str, gpu_milli: int) -> bool:
-        """Whether it is too much for the fair share of one queue, and its credit gives a turn."""
+        """Whether GPUs are too many for the fair share of a queue, and its credit gives a turn."""
         credit = self.credit.get(name, 0.0)
         return self.is_too_much(name, gpu_milli) and credit >= gpu_milli / WHOLE_GPU * TURN_S
 
     def is_too_much(self, name: str, gpu_milli: int) -> bool:
-        """Whether it would be beyond the fair share even if the queue had nothing else."""
+        """Whether GPUs would exceed the fair share even if the queue had nothing else."""
         return gpu_milli > self.fair[name][GPU_MILLI]
 
     def is_over_quota(self, name: str) -> bool:
@@ -260,9 +260,9 @@ class QueueUsage:
         return self.has[name][GPU_MILLI] < least
 
     def ratio(self, name: str, more: Vector = NOTHING) -> float:
-        """What it has over what it should have, of the resource of which that is most.
+        """What a queue has over what it should have, for the resource with the largest ratio.
 
-        Resources of which its quota is without bound do not count: they are never scarce for it.
+        Resources without a bound in its quota do not count: they are never scarce for it.
         """
         most = 0.0
         for has, fair, quota, extra in zip(
@@ -275,9 +275,9 @@ class QueueUsage:
         return most
 
     def part(self, name: str, more: Vector = NOTHING) -> float:
-        """Its part of the whole cluster, of the resource of which that is most.
+        """A queue's part of the whole cluster, for the resource with the largest part.
 
-        It decides between queues of which `ratio` says nothing: nothing is their due, or all.
+        It decides between queues of which `ratio` says nothing: they are due nothing, or all.
         """
         return max(
             (has + extra) / whole if whole else 0.0

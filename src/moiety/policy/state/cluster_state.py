@@ -1,7 +1,7 @@
-"""A cluster as it would be: what runs where, changed step by step, and back again.
+"""The state of a cluster in a plan: which task runs where, changed step by step, and back again.
 
-Plans are tried here. Everything that is done is written down, so that a plan that does not work out
-is undone without a trace.
+Plans are tried here. Each change is logged, so that a plan that does not work out is undone without
+a trace.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class PlacedTask(NamedTuple):
     shape: Shape
     place: Place
     amounts: Vector
-    """what it takes of its queue"""
+    """The amounts that count for its queue."""
 
 
 class ClusterState:
-    """What runs, and how every queue stands with it.
+    """The tasks that run, and the usage of every queue.
 
     Raises InvalidValue if the snapshot does not make sense: an unknown queue or workload, a task
     that runs twice, a loop of queues.
@@ -70,13 +70,13 @@ class ClusterState:
         self._taken: dict[tuple[Shape, int, int], Vector] = {}
         self.seated: dict[Task, PlacedTask] = {}
         self.tasks_of: dict[str, list[Task]] = {}
-        """of each workload, those that run"""
+        """The running tasks of each workload."""
         self.running: Counter[tuple[str, str]] = Counter()
-        """how many tasks of a workload's subgroup run"""
+        """How many tasks of a workload's subgroup run."""
         self._log: list[tuple[Task, PlacedTask, int]] = []
         self._seat_all()
         self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
-        """workloads of which not all tasks run"""
+        """Workloads of which not all tasks run."""
         self.left_to: Callable[[Workload], Masks | None] | None = None
         """what is not kept for others"""
         self.kept: dict[str, object] = {}
@@ -148,9 +148,9 @@ class ClusterState:
         return found
 
     def amounts_of(self, shapes: Iterable[tuple[Shape, int]]) -> Vector:
-        """What so many tasks of each shape would take, as far as that is known before they run.
+        """What a number of tasks of each shape would take, as far as it is known before they run.
 
-        A part of a GPU that is asked for by memory counts as what it is of the largest GPU.
+        A part of a GPU that is requested by memory counts as its part of the largest GPU.
         """
         key = tuple(shapes)
         kept = self._sums.get(key)
@@ -165,14 +165,14 @@ class ClusterState:
         return found
 
     def start(self, task: Task, shape: Shape, place: Place) -> None:
-        """It begins there; there is room."""
+        """Begin a task in a place, which has room."""
         self.pools.take(shape, place)
         seated = PlacedTask(shape, place, self._amounts(shape, place))
         self._account(task, seated, 1)
         self._log.append((task, seated, 1))
 
     def stop(self, task: Task) -> PlacedTask:
-        """It ends."""
+        """End a task; returns its place."""
         seated = self.seated[task]
         self.pools.give_back(seated.shape, seated.place)
         self._account(task, seated, -1)
@@ -205,7 +205,7 @@ class ClusterState:
         return len(self._log)
 
     def back(self, mark: int) -> None:
-        """Undo everything since."""
+        """Undo all changes since a mark."""
         while len(self._log) > mark:
             task, seated, sign = self._log.pop()
             if sign > 0:
@@ -215,14 +215,14 @@ class ClusterState:
             self._account(task, seated, -sign)
 
     def changed(self) -> list[tuple[Task, PlacedTask | None]]:
-        """The tasks that something was done about, in that order, and where each was before."""
+        """The tasks that began, ended or moved, in that order, and the place of each before."""
         before: dict[Task, PlacedTask | None] = {}
         for task, seated, sign in self._log:
             before.setdefault(task, None if sign > 0 else seated)
         return list(before.items())
 
     def may_start(self, workload: Workload, amounts: Vector) -> bool:
-        """Whether no limit is in the way, and no quota of what must not be taken away."""
+        """Whether no limit is in the way, nor the quota if the work must not be taken away."""
         if workload.is_opportunistic:
             return True
         if self.standing.over_limit(workload.queue, amounts):
@@ -230,7 +230,7 @@ class ClusterState:
         return workload.is_preemptible or not self.standing.over_quota(workload.queue, amounts)
 
     def masks(self, task: Task, masks: Masks | None = None) -> Masks | None:
-        """Where it may begin, for those on whose GPUs it would be or for whom room is kept.
+        """Where a task may begin, by the labels on GPUs and by reservations.
 
         None: anywhere.
         """
@@ -243,13 +243,13 @@ class ClusterState:
     def try_start(
         self, task: Task, shape: Shape, workload: Workload, masks: Masks | None = None
     ) -> bool:
-        """Let it begin where the pool's rule wants it, if there is room and its queue may."""
+        """Begin a task where the pool's rule places it, if it has room and its queue may."""
         allowed = self.masks(task, masks)
         place = self.pools.find(shape, workload, allowed)
         while place is not None and not self.may_start(workload, self._amounts(shape, place)):
             if shape.gpu_milli or not shape.gpu_memory_mib:
                 return False
-            # so much memory is a smaller part of a GPU that has more: that may be within bounds
+            # the same memory is a smaller part of a larger GPU, which may be within bounds
             allowed = both(allowed, self.pools.larger_gpus(place))
             place = self.pools.find(shape, workload, allowed)
         if place is None:
@@ -258,7 +258,7 @@ class ClusterState:
         return True
 
     def try_return(self, task: Task, seated: PlacedTask) -> bool:
-        """Let it go back to where it was, if that is still free."""
+        """Begin a task again in its former place, if that is still free."""
         if not self.pools.is_free(seated.shape, seated.place):
             return False
         if self.companies and not self.companies.allow(self._company(task), seated.place):
@@ -273,6 +273,6 @@ class ClusterState:
 
 
 def _one_for_each(workloads: Iterable[Workload]) -> list[Queue]:
-    """Without queues, everyone may have everything."""
+    """Queues without bounds, for a snapshot that has none."""
     names = sorted({workload.queue for workload in workloads} | {"default"})
     return [Queue(name, quota=Amounts()) for name in names]

@@ -13,13 +13,13 @@ from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.queue_order import GangPart
 
 AREAS_TRIED_MAX: Final = 64
-"""domains in which a piece is tried, those first in which it is tightest"""
+"""The most domains in which a piece is tried, the tightest first."""
 
 Tasks = list[tuple[Task, Shape]]
 
 
 def start_piece(state: ClusterState, piece: GangPart, masks: Masks | None = None) -> bool:
-    """All of its tasks begin, or none. `masks` restricts where."""
+    """Begin all tasks of a piece, or none. `masks` restricts where."""
     mark = state.mark()
     if not piece.is_tied:
         started = _start(state, piece, piece.tasks, masks)
@@ -56,7 +56,7 @@ def _start_subgroups(state: ClusterState, piece: GangPart, masks: Masks | None) 
 
 
 def subgroups(piece: GangPart) -> Iterator[tuple[Subgroup, Tasks]]:
-    """Its tasks, by subgroup, those with the largest first."""
+    """The tasks of a piece by subgroup, in the order of the piece: the largest first."""
     parts: dict[str, Tasks] = {}
     for task, shape in piece.tasks:
         parts.setdefault(task.subgroup, []).append((task, shape))
@@ -85,7 +85,7 @@ def _start_subgroup(
 def _spread(
     state: ClusterState, piece: GangPart, domain: Domain, tasks: Tasks, masks: Masks | None
 ) -> bool:
-    """Over as few domains as that takes: where most of them have room first."""
+    """Begin tasks in as few domains as possible, the one with the most room first."""
     shape = tasks[0][1]
     pools = list(state.pools.open_to(piece.workload))
     sized = [
@@ -108,7 +108,7 @@ def areas(
 ) -> list[Area]:
     """The domains that could take all of these tasks, the tightest first.
 
-    Where others of the gang (or of the subgroup) run, only theirs will do.
+    If other tasks of the gang (or of the subgroup) run, only their domain will do.
     """
     found = candidates(state, piece, domain)
     counts: dict[Shape, int] = {}
@@ -125,7 +125,7 @@ def areas(
 
 
 def _theirs(state: ClusterState, piece: GangPart, domain: Domain) -> list[Area]:
-    """The domain in which the rest of it runs."""
+    """The domain in which other tasks of the workload run; empty: none run."""
     workload = piece.workload
     whose = {
         subgroup.name
@@ -141,7 +141,7 @@ def _theirs(state: ClusterState, piece: GangPart, domain: Domain) -> list[Area]:
 
 
 def stay(state: ClusterState, task: Task, place: Place) -> Masks | None:
-    """Where a task that runs may go: it stays in the domains in which it is; None: anywhere."""
+    """Where a running task may move: it stays in its domains; None: anywhere."""
     workload = state.workloads[task.workload]
     own = next(each.domain for each in workload.subgroups if each.name == task.subgroup)
     masks: Masks | None = None
@@ -164,5 +164,5 @@ def required(piece: GangPart) -> Domain | None:
 
 
 def candidates(state: ClusterState, piece: GangPart, domain: Domain) -> list[Area]:
-    """All domains that it could go to, whether they have room or not."""
+    """All domains that a piece could begin in, whether they have room or not."""
     return _theirs(state, piece, domain) or state.domains.areas(domain.level)

@@ -1,7 +1,7 @@
-"""Who is next: what waits, in the order in which it is served.
+"""Waiting workloads, in the order in which they are served.
 
-A workload waits in pieces: first the tasks without which it cannot run, all at once, then those
-that it would also like, one at a time.
+A workload waits in pieces: first the tasks without which it cannot run, all at once, then its extra
+tasks, one at a time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class GangPart:
 
     workload: Workload
     tasks: tuple[tuple[Task, Shape], ...]
-    """the largest first"""
+    """The tasks, the largest first."""
     shapes: tuple[tuple[Shape, int], ...]
-    """how many tasks there are of each shape"""
+    """The number of tasks of each shape."""
     amounts: Vector
     is_extra: bool
-    """whether the workload runs without them too"""
+    """Whether the workload runs without them too."""
     is_tied: bool = False
-    """whether it asks for domains of the topology"""
+    """Whether it asks for domains of the topology."""
     ties: tuple[object, ...] = ()
-    """what it asks for beside room: equal ties are equally hard"""
+    """What it asks for beside room: equal ties are equally hard."""
 
     @property
     def likeness(self) -> tuple[object, ...]:
@@ -42,13 +42,13 @@ class GangPart:
 
     @property
     def order(self) -> tuple[int, bool, float, str]:
-        """In its queue: by priority, what does not run yet, age, name."""
+        """Sort key in its queue: priority, needed before extra tasks, age, name."""
         workload = self.workload
         return -workload.priority, self.is_extra, workload.submitted_s, workload.name
 
 
 def next_piece(state: ClusterState, workload: Workload) -> GangPart | None:
-    """What it waits for next; None: everything runs."""
+    """The piece that a workload waits for next; None: all its tasks run."""
     name = workload.name
     if name not in state.unmet:
         return None
@@ -115,7 +115,7 @@ def _piece(
 
 
 def waiting(state: ClusterState) -> dict[str, Vector]:
-    """What each queue waits for in all."""
+    """The amounts that each queue waits for in all."""
     total: dict[str, list[int]] = {}
     for name in state.unmet:
         workload = state.workloads[name]
@@ -132,11 +132,11 @@ def waiting(state: ClusterState) -> dict[str, Vector]:
 
 
 class QueueOrder:
-    """Everything that waits, served queue by queue: whoever is furthest below what it should have.
+    """All waiting pieces, served queue by queue: first the queue furthest below its due.
 
-    Between the children of a queue: who stays within quota comes before who stays within its fair
-    share, then who has credit for a turn, then the others; then by priority, then by what each
-    would have of what it should have, then the oldest.
+    Among the children of a queue, a queue that stays within quota comes first, then one that stays
+    within its fair share, then one with credit for a turn, then the others. Among equals the order
+    is by priority, then by what each would have in relation to what it should have, then by age.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class QueueOrder:
     ) -> None:
         self._standing: QueueUsage = state.standing
         self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
-        """by queue and what its next piece takes; they hold until somebody has more or less"""
+        """By queue and the amounts of its next piece; valid until the usage of a queue changes."""
         self._keys_of = state.standing.version
         self._pieces: dict[str, list[tuple[tuple[object, ...], GangPart]]] = {}
         for name in state.unmet:
@@ -162,7 +162,7 @@ class QueueOrder:
         self._open(None)
 
     def _open(self, parent: str | None) -> None:
-        """Order what is below a queue."""
+        """Order the queues below a queue."""
         heap = []
         for queue in self._standing.tree.children.get(parent, []):
             self._open(queue.name)
@@ -180,7 +180,7 @@ class QueueOrder:
         return self._head(heap[0][1]) if heap else None
 
     def _key(self, name: str) -> tuple[object, ...] | None:
-        """Where a queue stands among its siblings, if its next piece got a place."""
+        """The sort key of a queue among its siblings, if its next piece got a place."""
         piece = self._head(name)
         if piece is None:
             return None
@@ -222,10 +222,10 @@ class QueueOrder:
         return self._standing.has_turn(name, level, piece.amounts)
 
     def serve(self, attempt: Callable[[GangPart], GangPart | None]) -> Iterator[GangPart]:
-        """Try each piece in turn, by the standing that the tries before have left.
+        """Try each piece in turn, by the usage of queues after the earlier tries.
 
-        `attempt` says what the workload waits for next, if it got its piece; None: nothing. Gives
-        each piece with which that was tried.
+        `attempt` returns the next piece of the workload if it got this one; None: no more. Yields
+        each piece that was tried.
         """
         while self._heaps[None]:
             leaf: str | None = None
@@ -240,7 +240,7 @@ class QueueOrder:
             self._moved(leaf)
 
     def _moved(self, leaf: str) -> None:
-        """What a queue has or waits for has changed: put it and those above it in their places."""
+        """Put a queue and the queues above it in their places, after its usage has changed."""
         for name in reversed(self._standing.paths[leaf]):
             parent = self._standing.tree.queues[name].parent
             heap = self._heaps[parent]
