@@ -112,8 +112,8 @@ def _releases(state: ClusterState, pool: Pool, busy: Collection[tuple[str, int]]
     ):
         for_s = now_s - empty_s
         text = (
-            f"node {name} of pool {pool.name} has been empty for {for_s:.0f} s, and nobody who "
-            f"waits would have room on it: {left} are left, of at least {pool.nodes_min}"
+            f"node {name} of pool {pool.name} has been empty for {for_s:.0f} s, and no workload "
+            f"that waits would have room on it: {left} are left, of at least {pool.nodes_min}"
         )
         numbers = {"empty_s": round(for_s), "nodes_left": left, "nodes_min": pool.nodes_min}
         found.append(Release(pool.name, name, text, numbers))

@@ -163,8 +163,8 @@ def test_nodes_that_have_been_empty_for_long_are_given_back_the_longest_first() 
     assert released(decide(replace(idle(2), empty_since={}))) == []
     [first, *_] = (each for each in decide(idle(4, nodes_min=1)) if isinstance(each, Release))
     assert first.text == (
-        "node c0 of pool cloud has been empty for 100 s, and nobody who waits would have room on "
-        "it: 3 are left, of at least 1"
+        "node c0 of pool cloud has been empty for 100 s, and no workload that waits would have "
+        "room on it: 3 are left, of at least 1"
     )
 
 

@@ -181,7 +181,7 @@ def _list(tasks: tuple[Task, ...], say: Say) -> str:
 def _expected(start: Start) -> str:
     if start.expected_s is None:
         return "when it begins cannot be foreseen"
-    latest = "nobody knows when" if start.latest_s is None else f"{start.latest_s:.0f} s"
+    latest = "an unknown time" if start.latest_s is None else f"{start.latest_s:.0f} s"
     return (
         f"expected to begin in {start.expected_s:.0f} s "
         f"(between {start.earliest_s or 0:.0f} s and {latest})"

@@ -139,7 +139,7 @@ class Pool:
             )
         if self.is_dynamic and self.template is None:
             raise InvalidValue(
-                f"pool {self.name} is dynamic, but nobody says what its nodes are like",
+                f"pool {self.name} is dynamic, but its new nodes are not described",
                 "a template",
             )
 
