@@ -275,23 +275,23 @@ class _Trial:
 
     def growth(self, pool: Pool) -> Growth | None:
         """The nodes that were opened in this pool."""
-        more, whom = self._opened[pool.name], self._for[pool.name]
+        more, names = self._opened[pool.name], self._for[pool.name]
         if not more:
             return None
         has, coming = self._there[pool.name], len(self._ready[pool.name])
         node = _like(pool, "")
         what = f"{len(node.gpus)} {node.model} GPUs each" if node.gpus else "without GPUs"
-        shown = ", ".join(whom[:SHOWN_MAX])
-        if len(whom) > SHOWN_MAX:
-            shown += f" and {len(whom) - SHOWN_MAX} more"
+        shown = ", ".join(names[:SHOWN_MAX])
+        if len(names) > SHOWN_MAX:
+            shown += f" and {len(names) - SHOWN_MAX} more"
         bound = "" if pool.nodes_max is None else f", of at most {pool.nodes_max}"
         text = (
             f"pool {pool.name} wants {more} more node{'s' * (more > 1)} ({what}), expected in "
             f"{pool.start_s:.0f} s: there {shown} would have room, and nowhere now; it has {has}, "
             f"and {coming} more start{'s' * (coming == 1)}{bound}"
         )
-        numbers = {"nodes": has, "starting": coming, "workloads": len(whom)}
+        numbers = {"nodes": has, "starting": coming, "workloads": len(names)}
         if pool.nodes_max is not None:
             numbers["nodes_max"] = pool.nodes_max
         ready_s = self._now_s + pool.start_s
-        return Growth(pool.name, more, tuple(whom), ready_s, text, numbers)
+        return Growth(pool.name, more, tuple(names), ready_s, text, numbers)

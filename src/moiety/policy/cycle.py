@@ -360,10 +360,10 @@ class Cycle:
                 placements.append(Placement(task, state.pools.spot(now.place)))
                 continue
             source = state.pools.spot(before.place)
-            text, whom = self.why[task]
+            text, for_workload = self.why[task]
             if now is None:
                 is_final = task.workload in self.overdue
-                evictions.append(Eviction(task, source, text, whom, is_final))
+                evictions.append(Eviction(task, source, text, for_workload, is_final))
             else:
                 target = state.pools.spot(now.place)
                 moves.append(Move(task, source, target, state.began[task].state_bytes, text))

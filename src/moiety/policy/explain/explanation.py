@@ -210,7 +210,7 @@ def _would_end(state: ClusterState, piece: GangPart, leavers: Victims) -> tuple[
     mark = state.mark()
     if not state.may_start(piece.workload, piece.amounts):
         return ()
-    plan = reclaim.whoever(state, piece, leavers, MOVES_MAX)
+    plan = reclaim.end_any(state, piece, leavers, MOVES_MAX)
     return _kept_out(state, plan, mark)
 
 

@@ -11,7 +11,7 @@ from moiety.policy.model.workloads import Affinity, Workload
 from moiety.policy.place.arrays import Bools, Mask
 from moiety.policy.place.pools import Masks, Place, Pools
 
-NOBODY = Affinity()
+NO_LABELS = Affinity()
 
 
 class AffinityIndex:
@@ -29,7 +29,9 @@ class AffinityIndex:
     def are_asked_for(workloads: tuple[Workload, ...]) -> bool:
         """Whether any task of these workloads has labels."""
         return any(
-            subgroup.company != NOBODY for workload in workloads for subgroup in workload.subgroups
+            subgroup.company != NO_LABELS
+            for workload in workloads
+            for subgroup in workload.subgroups
         )
 
     def change(self, company: Affinity, place: Place, sign: int) -> None:

@@ -77,7 +77,7 @@ def preempt(
     return _by_end(state, piece, leavers, [*leavers.of(OPPORTUNISTS), *lower], moves_max)
 
 
-def whoever(
+def end_any(
     state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
 ) -> list[EndedUnit] | None:
     """Make room by ending any workload, in the order of harm, without regard to rights."""
