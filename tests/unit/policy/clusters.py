@@ -7,7 +7,7 @@ from random import Random
 from moiety.policy.model.cluster import GpuDevice, Link, Node
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
-from moiety.policy.model.workloads import Affinity, Domain, Must, Shape, Subgroup, Workload
+from moiety.policy.model.workloads import Affinity, Domain, Shape, Strictness, Subgroup, Workload
 
 LEAVES = ("a", "b", "c", "d")
 LEVELS = ("rack", "node", "nvlink")
@@ -59,7 +59,7 @@ def _node(random: Random, at: int) -> Node:
 
 def _workload(random: Random, at: int) -> Workload:
     tasks = random.choice((1, 1, 1, 2, 3, 4))
-    domain = Domain(random.choice(LEVELS), random.choice(tuple(Must)))
+    domain = Domain(random.choice(LEVELS), random.choice(tuple(Strictness)))
     kind = random.random()
     return Workload(
         f"w{at:02}",
@@ -79,7 +79,7 @@ def _workload(random: Random, at: int) -> Workload:
         is_opportunistic=kind > 0.9,
         submitted_s=random.choice((float(at), NOW_S - at)),
         max_run_s=random.choice((None, None, 500.0)),
-        domain=Domain("rack", random.choice(tuple(Must))) if random.random() < 0.15 else None,
+        domain=Domain("rack", random.choice(tuple(Strictness))) if random.random() < 0.15 else None,
     )
 
 

@@ -25,7 +25,7 @@ from moiety.policy.model.decisions import (
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot
 from moiety.policy.model.work_budget import WorkBudget
-from moiety.policy.model.workloads import Must, Workload
+from moiety.policy.model.workloads import Strictness, Workload
 from moiety.policy.place.pools import Pools
 from moiety.policy.place.topology import Domains
 from moiety.policy.place.workload_mix import typical
@@ -123,7 +123,7 @@ def _check_domains(
     at = {node.name: index for index, node in enumerate(snapshot.nodes)}
     for name, running in of.items():
         for domain in (work[name].domain, work[name].subgroups[0].domain):
-            if domain is None or domain.must is not Must.REQUIRED:
+            if domain is None or domain.strictness is not Strictness.REQUIRED:
                 continue
             masks = [area.masks["default"] for area in domains.areas(domain.level)]
             assert any(

@@ -7,11 +7,11 @@ import pytest
 from moiety.policy.cycle import Terms, decide
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.snapshot import Snapshot
-from moiety.policy.model.workloads import Domain, Must, Shape, Subgroup, Workload
+from moiety.policy.model.workloads import Domain, Shape, Strictness, Subgroup, Workload
 from tests.unit.policy.build import A, B, evicted, node, pairs, placed, refused, runs, work
 
 RACK = Domain("rack")
-RATHER = Domain("rack", Must.PREFERRED)
+RATHER = Domain("rack", Strictness.PREFERRED)
 STILL = Terms(moves_max=0)
 RACKS = tuple(node(f"{rack}{at}", 2, rack) for rack in ("r", "s") for at in range(2))
 

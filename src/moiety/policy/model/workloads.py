@@ -91,7 +91,7 @@ class Shape:
         return ", ".join(parts) or "a task"
 
 
-class Must(StrEnum):
+class Strictness(StrEnum):
     """Whether a domain is required or only preferred."""
 
     REQUIRED = "required"
@@ -104,7 +104,7 @@ class Domain:
 
     level: str
     """`rack`, `node`, `nvlink`, or another level that nodes name."""
-    must: Must = Must.REQUIRED
+    strictness: Strictness = Strictness.REQUIRED
 
 
 @dataclass(frozen=True, slots=True)

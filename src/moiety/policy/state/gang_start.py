@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from moiety.policy.model.snapshot import Task
-from moiety.policy.model.workloads import Domain, Must, Shape, Subgroup
+from moiety.policy.model.workloads import Domain, Shape, Strictness, Subgroup
 from moiety.policy.place.pools import Masks, Place, both
 from moiety.policy.place.topology import Area
 from moiety.policy.state.cluster_state import ClusterState
@@ -45,7 +45,7 @@ def _start_tied(state: ClusterState, piece: GangPart, masks: Masks | None) -> bo
         if _start_subgroups(state, piece, both(masks, area.masks)):
             return True
         state.back(mark)
-    return domain.must is Must.PREFERRED and _start_subgroups(state, piece, masks)
+    return domain.strictness is Strictness.PREFERRED and _start_subgroups(state, piece, masks)
 
 
 def _start_subgroups(state: ClusterState, piece: GangPart, masks: Masks | None) -> bool:
@@ -77,7 +77,7 @@ def _start_subgroup(
         if _start(state, piece, tasks, both(masks, area.masks)):
             return True
         state.back(mark)
-    if domain.must is Must.REQUIRED:
+    if domain.strictness is Strictness.REQUIRED:
         return False
     return _spread(state, piece, domain, tasks, masks)
 
@@ -159,8 +159,8 @@ def required(piece: GangPart) -> Domain | None:
     names = {task.subgroup for task, _ in piece.tasks}
     if len(names) == 1:
         domains += [each.domain for each in piece.workload.subgroups if each.name in names]
-    must = [domain for domain in domains if domain and domain.must is Must.REQUIRED]
-    return must[0] if must else None
+    found = [domain for domain in domains if domain and domain.strictness is Strictness.REQUIRED]
+    return found[0] if found else None
 
 
 def candidates(state: ClusterState, piece: GangPart, domain: Domain) -> list[Area]:
