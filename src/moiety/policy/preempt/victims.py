@@ -22,7 +22,7 @@ OPPORTUNISTS: Final = "\0"
 """The name that stands for the queue of opportunistic workloads, which count for no queue."""
 
 
-class Backwards(str):
+class ReversedName(str):
     """A name that sorts in the opposite order: the first served among equals yields last."""
 
     __slots__ = ()
@@ -37,7 +37,7 @@ class Backwards(str):
 class VictimUnit(NamedTuple):
     """Tasks that end together: one extra task of a workload, or all tasks that it needs."""
 
-    order: tuple[int, bool, float, float, Backwards, int]
+    order: tuple[int, bool, float, float, ReversedName, int]
     """Sort key: low priority first, then extra tasks, then the youngest."""
     workload: Workload
     tasks: tuple[Task, ...]
@@ -86,7 +86,7 @@ class Victims:
             since = max([self._since(task) for task in tasks])
         if state.snapshot.now_s - since < self._min_run_s:
             return []
-        rank = workload.priority, -workload.submitted_s, Backwards(name)
+        rank = workload.priority, -workload.submitted_s, ReversedName(name)
         if len(tasks) == 1 and len(workload.subgroups) == 1 and workload.subgroups[0].tasks_min:
             return [_unit(rank, workload, tuple(tasks), since, is_extra=False)]
         core: list[Task] = []
@@ -161,7 +161,7 @@ def _queue(workload: Workload) -> str:
 
 
 def _unit(
-    rank: tuple[int, float, Backwards],
+    rank: tuple[int, float, ReversedName],
     workload: Workload,
     tasks: tuple[Task, ...],
     since_s: float,
@@ -325,7 +325,7 @@ def by_right(
     others = list(queues)
     while True:
         open_ = [(right.order(queue), queue) for queue in others if right.could(queue)]
-        candidates: list[tuple[tuple[int, bool, float, float, Backwards, int], str]] = []
+        candidates: list[tuple[tuple[int, bool, float, float, ReversedName, int], str]] = []
         for _, found in groupby(sorted(open_), key=lambda each: each[0]):
             heads = [(first(queue), queue) for _, queue in found]
             candidates = [(unit.order, queue) for unit, queue in heads if unit]
