@@ -33,8 +33,8 @@ def sweep(run_s: float, name: str = "sweep", **more: object) -> list[PastRun]:
 
 
 def ask(past: list[PastRun], workload: Workload, quantile: float = 0.5) -> float | None:
-    odds = RuntimeHistory(past).odds(workload)
-    return None if odds is None else odds.left_s(0.0, quantile)
+    found = RuntimeHistory(past).distribution(workload)
+    return None if found is None else found.left_s(0.0, quantile)
 
 
 def test_new_work_is_expected_to_run_as_its_like_did() -> None:

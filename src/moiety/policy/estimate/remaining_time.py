@@ -10,7 +10,7 @@ from moiety.policy.model.snapshot import Running
 from moiety.policy.model.workloads import Workload
 
 
-class Odds(Protocol):
+class RuntimeDistribution(Protocol):
     """How likely work is to have ended after a time, by the history of similar work."""
 
     def left_s(self, run_s: float, quantile: float = 0.5) -> float:
@@ -18,7 +18,7 @@ class Odds(Protocol):
         ...
 
 
-Runtimes = Callable[[Workload], float | Odds | None]
+Runtimes = Callable[[Workload], float | RuntimeDistribution | None]
 """What is expected of a workload: the declared run time in seconds; else its distribution from the
 history; None: nothing is known."""
 

@@ -174,8 +174,8 @@ class RuntimeEstimator:
 
     def typical_s(self, likeness: Hashable, quantile: float = 0.5) -> float | None:
         """Seconds that new work of a likeness will run; None: no work of it has ended."""
-        odds = self.typical(likeness)
-        return None if odds is None else odds.left_s(0.0, quantile)
+        found = self.typical(likeness)
+        return None if found is None else found.left_s(0.0, quantile)
 
     def typical(self, likeness: Hashable) -> EndChances | None:
         """The chances of new work of a likeness; None: no work of it has ended."""
@@ -202,7 +202,7 @@ class EndChances:
     of: Floats
 
     def left_s(self, run_s: float, quantile: float = 0.5) -> float:
-        """See Odds."""
+        """See RuntimeDistribution."""
         return _left_s(self.of, run_s, quantile)
 
 

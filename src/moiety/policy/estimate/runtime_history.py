@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from moiety.policy.estimate.remaining_time import Odds, Runtimes
+from moiety.policy.estimate.remaining_time import RuntimeDistribution, Runtimes
 from moiety.policy.estimate.runtime_estimator import EndChances, RuntimeEstimator
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
@@ -58,22 +58,22 @@ class RuntimeHistory:
                 else:
                     history.ran(row, each.run_s)
 
-    def odds(self, workload: Workload) -> EndChances | None:
+    def distribution(self, workload: Workload) -> EndChances | None:
         """The distribution for a workload that begins; None: no similar work has ended."""
         likes = _likes(workload.queue, workload.user, workload.name, size_of(workload))
         if likes not in self._known:
             tiers = zip(self._histories, likes, strict=True)
             found = (history.typical(like) for history, like in tiers)
-            self._known[likes] = next((odds for odds in found if odds is not None), None)
+            self._known[likes] = next((one for one in found if one is not None), None)
         return self._known[likes]
 
 
 def runtimes(past: RuntimeHistory, declared: Runtimes) -> Runtimes:
     """The declared run time of a workload; where none was declared, the one from the history."""
 
-    def ask(workload: Workload) -> float | Odds | None:
+    def ask(workload: Workload) -> float | RuntimeDistribution | None:
         known = declared(workload)
-        return past.odds(workload) if known is None else known
+        return past.distribution(workload) if known is None else known
 
     return ask
 
