@@ -177,7 +177,7 @@ class RuntimeEstimator:
         found = self.typical(likeness)
         return None if found is None else found.left_s(0.0, quantile)
 
-    def typical(self, likeness: Hashable) -> EndChances | None:
+    def typical(self, likeness: Hashable) -> HazardRates | None:
         """The chances of new work of a likeness; None: no work of it has ended."""
         like = self._like.get(likeness)
         if like is None or not like.ended.any():
@@ -192,11 +192,11 @@ class RuntimeEstimator:
         ended = weights @ (columns == ends[:, None])
         every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
         whole = (like.ended + ALL_WEIGHT * every) / (like.reached + ALL_WEIGHT)
-        return EndChances(np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN))
+        return HazardRates(np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EndChances:
+class HazardRates:
     """The chance of work that reaches a span to end in it, for each span, from a history."""
 
     of: Floats

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moiety.policy.estimate.remaining_time import RuntimeDistribution, Runtimes
-from moiety.policy.estimate.runtime_estimator import EndChances, RuntimeEstimator
+from moiety.policy.estimate.runtime_estimator import HazardRates, RuntimeEstimator
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 
@@ -47,7 +47,7 @@ class RuntimeHistory:
 
     def __init__(self, ran: Iterable[PastRun]) -> None:
         self._histories = tuple(RuntimeEstimator() for _ in range(TIERS))
-        self._known: dict[tuple[Hashable, ...], EndChances | None] = {}
+        self._known: dict[tuple[Hashable, ...], HazardRates | None] = {}
         for each in sorted(ran, key=lambda one: (one.submitted_s, one.name, one.run_s)):
             size = each.gpu_milli, each.gpu_memory_mib
             likes = _likes(each.queue, each.user, each.name, size)
@@ -58,7 +58,7 @@ class RuntimeHistory:
                 else:
                     history.ran(row, each.run_s)
 
-    def distribution(self, workload: Workload) -> EndChances | None:
+    def distribution(self, workload: Workload) -> HazardRates | None:
         """The distribution for a workload that begins; None: no similar work has ended."""
         likes = _likes(workload.queue, workload.user, workload.name, size_of(workload))
         if likes not in self._known:
