@@ -37,7 +37,7 @@ Making = Callable[[ClusterState, GangPart, Victims, int], Plan | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CycleSettings:
     """How far a cycle may go to make room, and which workloads get reservations."""
 
     min_run_s: float = 0.0
@@ -55,13 +55,13 @@ class Terms:
     runtimes: Runtimes = unknown
 
 
-USUAL = Terms()
+USUAL = CycleSettings()
 
 
 def decide(
     snapshot: Snapshot,
     known: WorkloadMix | None = None,
-    terms: Terms = USUAL,
+    settings: CycleSettings = USUAL,
     budget: WorkBudget | None = None,
 ) -> list[Decision]:
     """What should happen now: evictions, moves, placements, and why the others wait.
@@ -70,7 +70,7 @@ def decide(
     these pools; None: the work of the snapshot. With a `budget` the answer is the best that was
     found within it. Raises InvalidValue for a snapshot that makes no sense.
     """
-    cycle = Cycle(snapshot, known, terms, budget)
+    cycle = Cycle(snapshot, known, settings, budget)
     cycle.run()
     return cycle.decisions()
 
@@ -82,14 +82,14 @@ class Cycle:
         self,
         snapshot: Snapshot,
         known: WorkloadMix | None = None,
-        terms: Terms = USUAL,
+        settings: CycleSettings = USUAL,
         budget: WorkBudget | None = None,
     ) -> None:
         budget = budget or WorkBudget()
         budget.begin()
         self.known = known or typical_of(_shapes(snapshot))
         self.state = ClusterState(snapshot, self.known, budget)
-        self.terms = terms
+        self.settings = settings
         self.why: dict[Task, tuple[str, str | None]] = {}
         """For each task that was ended or moved: the reason, and the workload that gets room."""
         self.ended: set[str] = set()
@@ -97,7 +97,7 @@ class Cycle:
         self.overdue: set[str] = set()
         """Workloads that have run for as long as they may."""
         self.reserved: list[Reservation] = []
-        self.moves_left = terms.moves_max
+        self.moves_left = settings.moves_max
         self.refusals: list[PlacementRefusal] = []
         self.scaled = ScalingPlan()
         self._leavers: Victims | None = None
@@ -120,7 +120,7 @@ class Cycle:
             self._fill()
         if opportunists:
             self._fill(opportunistic=True)
-        if self.terms.defragment_moves and not self.why:
+        if self.settings.defragment_moves and not self.why:
             self._defragment()
         self._explain()
         self._end_stale()
@@ -193,15 +193,15 @@ class Cycle:
 
     def _reserve(self, piece: GangPart) -> None:
         """Reserve room for a large piece that has waited for long and has a turn."""
-        state, terms, workload = self.state, self.terms, piece.workload
+        state, settings, workload = self.state, self.settings, piece.workload
         waited = state.snapshot.now_s - workload.submitted_s
-        if len(self.reserved) >= terms.reservations or waited < terms.reserve_after_s:
+        if len(self.reserved) >= settings.reservations or waited < settings.reserve_after_s:
             return
         if piece.is_extra or workload.is_opportunistic or piece.amounts[GPU_MILLI] <= WHOLE_GPU:
             return
         if not state.standing.has_turn(workload.queue, 0, piece.amounts):
             return
-        kept = reserve(state, piece, terms.runtimes)
+        kept = reserve(state, piece, settings.runtimes)
         if kept is not None:
             self.reserved.append(kept)
             state.left_to = self._left_to
@@ -209,7 +209,7 @@ class Cycle:
     def _left_to(self, workload: Workload) -> Masks | None:
         """The nodes where a workload may begin without delaying a reservation; None: all."""
         masks: Masks | None = None
-        takes = takes_at_most(workload, self.terms.runtimes) if self.reserved else None
+        takes = takes_at_most(workload, self.settings.runtimes) if self.reserved else None
         for kept in self.reserved:
             if kept.workload == workload.name:
                 continue
@@ -219,14 +219,14 @@ class Cycle:
 
     def _defragment(self) -> None:
         state = self.state
-        moved = defragment(state, self._who_leaves(), self.known, self.terms.defragment_moves)
+        moved = defragment(state, self._who_leaves(), self.known, self.settings.defragment_moves)
         for each in moved:
             text = "moved so that what is free is of more use"
             self.why[each.unit.tasks[0]] = (text, None)
 
     def _who_leaves(self) -> Victims:
         if self._leavers is None:
-            self._leavers = Victims(self.state, self.terms.min_run_s)
+            self._leavers = Victims(self.state, self.settings.min_run_s)
         return self._leavers
 
     def _make(self, making: Making, word: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.model.decisions import (
     Decision,
     Eviction,
@@ -29,7 +29,7 @@ CYCLES: Final = 2
 QUIET_CYCLES: Final = 5
 """The expected state stays for this number of cycles."""
 CYCLE_S: Final = 1.0
-TERMS: Final = Terms(reservations=0)
+SETTINGS: Final = CycleSettings(reservations=0)
 """Times of creation are only an order here, not the length of a wait: no reservations."""
 
 
@@ -59,7 +59,7 @@ def run_scenario(case: Scenario | RefusedCase) -> Outcome:
     seen = [_places(snapshot)]
     problems: list[str] = []
     for cycle in range(1, CYCLES + QUIET_CYCLES + 1):
-        decisions = decide(snapshot, terms=TERMS)
+        decisions = decide(snapshot, settings=SETTINGS)
         told += [_told(cycle, each, names, case) for each in decisions]
         snapshot = after(snapshot, decisions)
         places = _places(snapshot)

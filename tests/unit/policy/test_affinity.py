@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.model.decisions import Eviction, Reason
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Affinity, Shape, Workload, single
@@ -95,7 +95,7 @@ def test_moves_that_make_what_is_free_useful_are_made_within_their_budget() -> N
     snapshot = Snapshot(nodes, (*small, kept, *wide), running, (A, B))
 
     def moves(most: int) -> list[str]:
-        decisions = decide(snapshot, terms=Terms(defragment_moves=most))
+        decisions = decide(snapshot, settings=CycleSettings(defragment_moves=most))
         assert evicted(decisions) == []
         return moved(decisions)
 
@@ -121,7 +121,7 @@ def test_who_takes_a_part_of_a_gpu_has_as_much_of_its_memory() -> None:
     half, large = single("half", Shape(0, 0, 1, 500)), single("large", Shape(0, 0, 1, 10, 8001))
     running = (Running(Task("half", "main", 0), Shape(0, 0, 1, 500), Spot("n", (0,), 500)),)
     snapshot = Snapshot((node(count=1),), (half, large), running)
-    assert placed(decide(snapshot, terms=Terms(moves_max=0))) == {}
+    assert placed(decide(snapshot, settings=CycleSettings(moves_max=0))) == {}
     fits = single("large", Shape(0, 0, 1, 10, 8000))
     assert len(placed(decide(replace(snapshot, workloads=(half, fits))))) == 1
     never = single("large", Shape(0, 0, 1, 10, 16001))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.explain.explanation import explain
 from moiety.policy.model.cluster import Node, Pool
 from moiety.policy.model.decisions import Decision, Growth, Release
@@ -113,8 +113,8 @@ def test_a_larger_template_is_no_reason_where_there_is_room() -> None:
     running = tuple(runs(have, (0, 1), on="x", since_s=900.0))
     only = dynamic(count=1)
     snapshot = Snapshot(here, (have, gang, late), running, (ALL,), (Pool(), only), now_s=1000.0)
-    terms = Terms(runtimes=lambda workload: 200.0 if workload.name == "have" else None)
-    decisions = decide(snapshot, terms=terms)
+    settings = CycleSettings(runtimes=lambda workload: 200.0 if workload.name == "have" else None)
+    decisions = decide(snapshot, settings=settings)
     assert set(refused(decisions)) == {"gang", "late"}
     assert growths(decisions) == {}
 
@@ -207,14 +207,14 @@ def test_explanations_tell_when_the_node_is_expected() -> None:
     running = tuple(runs(have, (0, 1, 2, 3), on="c"))
     here = of("cloud", node("c"))
     snapshot = Snapshot(here, (have, new), running, (ALL,), (dynamic(),), now_s=1000.0)
-    terms = Terms(runtimes=lambda _: 5000.0)
-    found = explain(snapshot, "new", terms=terms)
+    settings = CycleSettings(runtimes=lambda _: 5000.0)
+    found = explain(snapshot, "new", settings=settings)
     assert found.status == "waits"
     assert "a node of pool cloud is being started for it, expected in 100 s" in found.sentence
     assert found.start
     assert found.start.expected_s == 100.0
     later = replace(snapshot, starting=(Starting("cloud", 1100.0),), now_s=1070.0)
-    assert "expected in 30 s" in explain(later, "new", terms=terms).sentence
+    assert "expected in 30 s" in explain(later, "new", settings=settings).sentence
     nobody = replace(snapshot, nodes=(), workloads=(new,), running=())
     assert explain(nobody, "new").status == "waits"
 
@@ -249,9 +249,9 @@ def test_a_node_of_a_static_pool_cannot_start() -> None:
 
 def quiet(snapshot: Snapshot, cycles: int) -> tuple[Snapshot, list[int]]:
     """After so many cycles in which nobody comes or ends; how much was scaled in each."""
-    terms, done = Terms(min_run_s=1.0), []
+    settings, done = CycleSettings(min_run_s=1.0), []
     for _ in range(cycles):
-        decisions = decide(snapshot, terms=terms)
+        decisions = decide(snapshot, settings=settings)
         done.append(_check(snapshot, decisions))
         snapshot = after(snapshot, decisions)
     return snapshot, done

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.model.cluster import Node, gpus
 from moiety.policy.model.decisions import (
     Decision,
@@ -131,7 +131,7 @@ def test_others_move_before_anybody_ends_and_within_the_budget() -> None:
     assert (str(move.task), move.source.node, move.target.node) == ("second/main/0", "y", "x")
     assert placed(decisions) == ["ours/main/0"]
     assert evicted(decisions) == []
-    assert placed(decide(snapshot, terms=Terms(moves_max=0))) == []
+    assert placed(decide(snapshot, settings=CycleSettings(moves_max=0))) == []
 
 
 def test_a_plan_that_does_not_work_out_leaves_no_trace() -> None:
@@ -156,8 +156,8 @@ def test_what_has_run_for_less_than_the_minimum_is_left_alone() -> None:
     ours, theirs = work("ours"), work("theirs", "b", 4)
     running = tuple(runs(theirs, (0, 1, 2, 3), since_s=50.0))
     snapshot = Snapshot((node(),), (ours, theirs), running, (A, B), now_s=60)
-    assert evicted(decide(snapshot, terms=Terms(min_run_s=30))) == []
-    assert evicted(decide(snapshot, terms=Terms(min_run_s=10))) == ["theirs/main/0"]
+    assert evicted(decide(snapshot, settings=CycleSettings(min_run_s=30))) == []
+    assert evicted(decide(snapshot, settings=CycleSettings(min_run_s=10))) == ["theirs/main/0"]
 
 
 def test_a_limit_holds_even_where_there_is_room() -> None:

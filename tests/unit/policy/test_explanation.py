@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.explain.explanation import explain, what_if
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
@@ -37,8 +37,10 @@ def waits(snapshot: Snapshot, *more: object) -> Snapshot:
 
 def test_who_waits_is_told_who_is_ahead_and_who_would_have_to_end() -> None:
     snapshot = waits(full(), work("first", submitted_s=2), work("second", submitted_s=3))
-    known = Terms(runtimes=lambda workload: {"old": 150.0, "young": 300.0}.get(workload.name))
-    found = explain(snapshot, "second", terms=known)
+    known = CycleSettings(
+        runtimes=lambda workload: {"old": 150.0, "young": 300.0}.get(workload.name)
+    )
+    found = explain(snapshot, "second", settings=known)
     assert found.status == "waits"
     assert found.ahead == ("first",)
     assert [str(task) for task in found.end] == ["young/main/0"]
@@ -101,7 +103,7 @@ def test_who_could_move_is_named_instead_of_who_could_end() -> None:
     nodes = (node("x", 2), node("y", 2))
     running = (*runs(first, (0,), on="x"), *runs(second, (0,), on="y"))
     snapshot = Snapshot(nodes, (first, second, work("wide", count=2)), running, (A, B))
-    found = explain(snapshot, "wide", terms=Terms(moves_max=0))
+    found = explain(snapshot, "wide", settings=CycleSettings(moves_max=0))
     assert [str(task) for task in found.move] == ["second/main/0"]
     assert found.end == ()
     assert "it would have room if second/main/0 moved" in found.sentence

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.explain.explanation import explain
 from moiety.policy.model.cluster import Node
 from moiety.policy.model.decisions import (
@@ -35,7 +35,7 @@ from tests.unit.policy.clusters import NOW_S, cluster
 
 pytestmark = pytest.mark.slow
 SEEDS = range(5)
-TERMS = Terms(defragment_moves=4, min_run_s=1.0)
+SETTINGS = CycleSettings(defragment_moves=4, min_run_s=1.0)
 
 
 @cache
@@ -57,7 +57,7 @@ def in_waves(seed: int) -> list[Snapshot]:
             running=tuple(each for each in snapshot.running if each.task.workload not in over),
         )
         found.append(snapshot)
-        snapshot = after(snapshot, decide(snapshot, terms=TERMS))
+        snapshot = after(snapshot, decide(snapshot, settings=SETTINGS))
     return found
 
 
@@ -148,7 +148,7 @@ def test_everything_stays_within_what_there_is_and_where_it_belongs(seed: int) -
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_yields_has_too_much_or_is_less_important(seed: int) -> None:
     for snapshot in in_waves(seed):
-        decisions = decide(snapshot, terms=TERMS)
+        decisions = decide(snapshot, settings=SETTINGS)
         standing = _standing(snapshot)
         work = {workload.name: workload for workload in snapshot.workloads}
         for each in decisions:
@@ -167,7 +167,7 @@ def _standing(snapshot: Snapshot) -> QueueUsage:
     """With what had places before and gets some now: a queue can only have had less in between."""
     standing = QueueUsage(snapshot.queues)
     work = {workload.name: workload for workload in snapshot.workloads}
-    running = [*snapshot.running, *after(snapshot, decide(snapshot, terms=TERMS)).running]
+    running = [*snapshot.running, *after(snapshot, decide(snapshot, settings=SETTINGS)).running]
     for each in {(r.task, r.spot): r for r in running}.values():
         workload = work[each.task.workload]
         if not workload.is_opportunistic:
@@ -185,7 +185,7 @@ def test_it_comes_to_rest(seed: int) -> None:
     """Without new work a cycle comes in which nothing happens any more."""
     snapshot = in_waves(seed)[-1]
     for _ in range(20):
-        decisions = decide(snapshot, terms=TERMS)
+        decisions = decide(snapshot, settings=SETTINGS)
         if not acts(decisions):
             return
         snapshot = after(snapshot, decisions)
@@ -200,8 +200,8 @@ def acts(decisions: list[Decision]) -> list[Decision]:
 def test_order_changes_nothing_and_the_same_is_decided_again(seed: int) -> None:
     random = Random(seed)
     for snapshot in in_waves(seed)[::3]:
-        decisions = decide(snapshot, terms=TERMS)
-        assert decide(snapshot, terms=TERMS) == decisions
+        decisions = decide(snapshot, settings=SETTINGS)
+        assert decide(snapshot, settings=SETTINGS) == decisions
         mixed = replace(
             snapshot,
             nodes=tuple(random.sample(snapshot.nodes, len(snapshot.nodes))),
@@ -209,7 +209,7 @@ def test_order_changes_nothing_and_the_same_is_decided_again(seed: int) -> None:
             queues=tuple(random.sample(snapshot.queues, len(snapshot.queues))),
             running=tuple(random.sample(snapshot.running, len(snapshot.running))),
         )
-        assert sorted(map(repr, decide(mixed, terms=TERMS))) == sorted(map(repr, decisions))
+        assert sorted(map(repr, decide(mixed, settings=SETTINGS))) == sorted(map(repr, decisions))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -217,7 +217,7 @@ def test_who_waits_is_told_why_and_what_fits_the_empty_cluster_never_that_it_nev
     seed: int,
 ) -> None:
     for snapshot in in_waves(seed)[::2]:
-        decisions = decide(snapshot, terms=TERMS)
+        decisions = decide(snapshot, settings=SETTINGS)
         then = after(snapshot, decisions)
         running = {each.task for each in then.running}
         told = {
@@ -263,7 +263,7 @@ def test_what_an_explanation_names_makes_room_when_it_is_gone(seed: int) -> None
         )
         assert any(
             isinstance(each, Placement) and each.task.workload == name
-            for each in decide(alone, terms=Terms(reservations=0))
+            for each in decide(alone, settings=CycleSettings(reservations=0))
         )
 
 
@@ -287,7 +287,7 @@ def test_the_clusters_have_everything_in_them() -> None:
     reasons: set[Reason] = set()
     for seed in SEEDS:
         for snapshot in in_waves(seed):
-            for each in decide(snapshot, terms=TERMS):
+            for each in decide(snapshot, settings=SETTINGS):
                 kinds.add(type(each).__name__)
                 if isinstance(each, PlacementRefusal):
                     reasons.add(each.reason)

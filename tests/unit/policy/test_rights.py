@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from moiety.policy.cycle import Cycle, Terms, decide
+from moiety.policy.cycle import Cycle, CycleSettings, decide
 from moiety.policy.model.cluster import Node
 from moiety.policy.model.decisions import Eviction, Move, Placement, PlacementRefusal, Reason
 from moiety.policy.model.queues import RESOURCES, Amounts, Queue
@@ -202,7 +202,7 @@ def _renamed(running: Running, nodes: dict[str, str], jobs: dict[str, str]) -> R
 def test_without_what_a_refusal_names_the_work_begins_or_meets_another(seed: int) -> None:
     """A limit, a quota, room that is kept, GPUs, CPUs and memory in use: each is taken away."""
     snapshot = crowded(seed)
-    cycle = Cycle(snapshot, None, Terms())
+    cycle = Cycle(snapshot, None, CycleSettings())
     cycle.run()
     told = [each for each in cycle.decisions() if isinstance(each, PlacementRefusal)]
     then = after(snapshot, cycle.decisions())
@@ -213,7 +213,7 @@ def test_without_what_a_refusal_names_the_work_begins_or_meets_another(seed: int
         if again is None or reason in seen:
             continue
         seen.add(reason)
-        decisions = decide(again, terms=Terms(reservations=0))
+        decisions = decide(again, settings=CycleSettings(reservations=0))
         begins = any(isinstance(d, Placement) and d.task.workload == name for d in decisions)
         later = {
             d.reason

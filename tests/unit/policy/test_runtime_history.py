@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.estimate.remaining_time import Runtimes, remaining, takes_at_most, unknown
 from moiety.policy.estimate.runtime_history import PastRun, RuntimeHistory, runtimes, still_running
 from moiety.policy.explain.explanation import explain
@@ -103,7 +103,7 @@ def test_what_is_declared_goes_before_what_the_past_tells() -> None:
     assert expects(work("sweep-99", user="ada")) == 7.0
 
 
-def waiting_gang(expects: Runtimes) -> tuple[Snapshot, Terms]:
+def waiting_gang(expects: Runtimes) -> tuple[Snapshot, CycleSettings]:
     """Half of the GPUs are in use; a gang has waited long for all, and a sweep comes."""
     have = work("train-7", count=2, user="ada")
     gang = work("gang", count=2, tasks=2)
@@ -111,15 +111,15 @@ def waiting_gang(expects: Runtimes) -> tuple[Snapshot, Terms]:
     running = tuple(runs(have, (0, 1), on="x", since_s=900.0))
     nodes = (node("x", 2), node("y", 2))
     snapshot = Snapshot(nodes, (have, gang, late), running, (ALL,), now_s=1000.0)
-    return snapshot, Terms(runtimes=expects)
+    return snapshot, CycleSettings(runtimes=expects)
 
 
 def test_room_is_kept_by_the_past_and_who_ended_early_before_runs_there_meanwhile() -> None:
     long = sweep(10 * HOUR, "train", gpus=2)
-    snapshot, terms = waiting_gang(runtimes(RuntimeHistory([*long, *sweep(600.0)]), unknown))
-    assert list(placed(decide(snapshot, terms=terms))) == ["sweep-99/main/0"]
-    snapshot, terms = waiting_gang(runtimes(RuntimeHistory([*long, *sweep(40 * HOUR)]), unknown))
-    decisions = decide(snapshot, terms=terms)
+    snapshot, settings = waiting_gang(runtimes(RuntimeHistory([*long, *sweep(600.0)]), unknown))
+    assert list(placed(decide(snapshot, settings=settings))) == ["sweep-99/main/0"]
+    snapshot, settings = waiting_gang(runtimes(RuntimeHistory([*long, *sweep(40 * HOUR)]), unknown))
+    decisions = decide(snapshot, settings=settings)
     assert placed(decisions) == {}
     assert refused(decisions)["sweep-99"].reason is Reason.RESERVED
     expected_s = refused(decisions)["sweep-99"].numbers["expected_s"]
@@ -128,8 +128,8 @@ def test_room_is_kept_by_the_past_and_who_ended_early_before_runs_there_meanwhil
 
 def test_the_expected_start_follows_the_past_with_its_uncertainty() -> None:
     long = sweep(10 * HOUR, "train", gpus=2)
-    snapshot, terms = waiting_gang(runtimes(RuntimeHistory(long), unknown))
-    found = explain(snapshot, "gang", terms=terms)
+    snapshot, settings = waiting_gang(runtimes(RuntimeHistory(long), unknown))
+    found = explain(snapshot, "gang", settings=settings)
     assert found.start is not None
     assert found.start.earliest_s is not None
     assert found.start.expected_s is not None

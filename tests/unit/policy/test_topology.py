@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Domain, Shape, Strictness, Subgroup, Workload
@@ -12,7 +12,7 @@ from tests.unit.policy.build import A, B, evicted, node, pairs, placed, refused,
 
 RACK = Domain("rack")
 RATHER = Domain("rack", Strictness.PREFERRED)
-STILL = Terms(moves_max=0)
+STILL = CycleSettings(moves_max=0)
 RACKS = tuple(node(f"{rack}{at}", 2, rack) for rack in ("r", "s") for at in range(2))
 
 
@@ -41,7 +41,7 @@ def test_without_a_rack_that_will_do_it_waits_and_is_told_so() -> None:
     others = [work(f"o{at}") for at in range(2)]
     running = (*runs(others[0], (0,), on="r0"), *runs(others[1], (0,), on="s0"))
     gang = work("gang", tasks=4, whole=RACK)
-    [refusal] = refused(decide(Snapshot(RACKS, (*others, gang), running), terms=STILL)).values()
+    [refusal] = refused(decide(Snapshot(RACKS, (*others, gang), running), settings=STILL)).values()
     assert (refusal.reason, refusal.is_final) == (Reason.TOPOLOGY, False)
     assert refusal.text.startswith(
         "it needs places for 4 tasks in one rack: of 2, the one with most room, s, has 3"
@@ -69,7 +69,7 @@ def test_who_comes_later_goes_where_the_others_are() -> None:
     gang = work("gang", tasks=3, least=1, whole=RACK)
     other = work("other", tasks=2)
     running = (*runs(gang, (0,), on="s0"), *runs(other, (0,), (1,), on="s1"))
-    decisions = decide(Snapshot(RACKS, (gang, other), running), terms=STILL)
+    decisions = decide(Snapshot(RACKS, (gang, other), running), settings=STILL)
     assert [spot.node for spot in placed(decisions).values()] == ["s0"]
     assert refused(decisions)["gang"].reason is Reason.TOPOLOGY
 
@@ -95,7 +95,7 @@ def test_linked_gpus_are_taken_together_or_not_at_all() -> None:
     assert found["pair/main/0"].gpus == (2, 3)
     both = [work("x"), work("y")]
     running = (*runs(both[0], (1,)), *runs(both[1], (2,)))
-    decisions = decide(Snapshot((linked,), (pair, *both), running), terms=STILL)
+    decisions = decide(Snapshot((linked,), (pair, *both), running), settings=STILL)
     assert placed(decisions) == {}
     assert refused(decisions)["pair"].reason is Reason.TOPOLOGY
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moiety.policy import cycle
-from moiety.policy.cycle import Terms, decide
+from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.explain import pending_reasons
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.queues import Amounts, Queue
@@ -143,7 +143,7 @@ def test_moves_are_counted_where_others_end_too() -> None:
     jobs = (gang, *borrowed, *small, *kept)
     snapshot = Snapshot(nodes, jobs, tuple(running), entitled, now_s=99.0)
     for most in range(5):
-        decisions = decide(snapshot, terms=Terms(moves_max=most))
+        decisions = decide(snapshot, settings=CycleSettings(moves_max=most))
         assert len(moved(decisions)) == most
         assert len(evicted(decisions)) == 8 - most
         assert len(placed(decisions)) >= 4
@@ -162,27 +162,29 @@ def waiting_gang(**small: Any) -> tuple[Snapshot, Workload]:
 
 def test_room_is_kept_for_a_gang_that_waits() -> None:
     snapshot, _ = waiting_gang()
-    terms = Terms(runtimes=lambda workload: 200.0 if workload.name == "have" else None)
-    decisions = decide(snapshot, terms=terms)
+    settings = CycleSettings(runtimes=lambda workload: 200.0 if workload.name == "have" else None)
+    decisions = decide(snapshot, settings=settings)
     assert placed(decisions) == {}
     found = refused(decisions)["late"]
     assert found.reason is Reason.RESERVED
     assert found.numbers["expected_s"] == 100
     assert "kept for gang, which is expected to begin in 100 s" in found.text
-    assert list(placed(decide(snapshot, terms=Terms(reservations=0)))) == ["late/main/0"]
-    assert list(placed(decide(snapshot, terms=Terms(reserve_after_s=5000)))) == ["late/main/0"]
+    assert list(placed(decide(snapshot, settings=CycleSettings(reservations=0)))) == ["late/main/0"]
+    assert list(placed(decide(snapshot, settings=CycleSettings(reserve_after_s=5000)))) == [
+        "late/main/0"
+    ]
 
 
 def test_who_ends_before_that_runs_there_meanwhile() -> None:
     snapshot, _ = waiting_gang(max_run_s=90.0)
     known = {"have": 200.0}
-    terms = Terms(runtimes=lambda workload: known.get(workload.name))
-    assert list(placed(decide(snapshot, terms=terms))) == ["late/main/0"]
+    settings = CycleSettings(runtimes=lambda workload: known.get(workload.name))
+    assert list(placed(decide(snapshot, settings=settings))) == ["late/main/0"]
     known["late"] = 80.0
     snapshot, _ = waiting_gang()
-    assert list(placed(decide(snapshot, terms=terms))) == ["late/main/0"]
+    assert list(placed(decide(snapshot, settings=settings))) == ["late/main/0"]
     known["late"] = 120.0
-    assert placed(decide(snapshot, terms=terms)) == {}
+    assert placed(decide(snapshot, settings=settings)) == {}
 
 
 def test_the_gang_gets_what_was_kept_for_it() -> None:

@@ -12,7 +12,7 @@ from moiety.cli.output import Number, Size, output_option
 from moiety.model.errors import BadArgument
 
 if TYPE_CHECKING:
-    from moiety.policy.cycle import Terms
+    from moiety.policy.cycle import CycleSettings
     from moiety.policy.explain.explanation import Explanation
     from moiety.policy.model.snapshot import Snapshot, Task
     from moiety.sim.scenario_file import Scenario
@@ -44,13 +44,13 @@ def explain(file: Path, job: str, case: str | None, history: Path | None, output
     """
     from moiety.policy.explain import explanation as policy
 
-    found, snapshot, terms = _read(file, case, history)
+    found, snapshot, settings = _read(file, case, history)
     names = [workload.name for workload in snapshot.workloads]
     if job not in names:
         raise BadArgument(f"there is no job {job}", f"one of: {_some(names)}")
     names_of = {task: shown for shown, task in found.tasks.items()}
     say = names_of.__getitem__
-    _show(policy.explain(snapshot, job, terms=terms, say=say), say, output)
+    _show(policy.explain(snapshot, job, settings=settings, say=say), say, output)
 
 
 @click.command("what-if")
@@ -85,7 +85,7 @@ def what_if(file: Path, case: str | None, output: str, **options: Any) -> None:
     from moiety.policy.explain import explanation as policy
     from moiety.policy.model.workloads import Subgroup, Workload
 
-    found, snapshot, terms = _read(file, case, options["history"])
+    found, snapshot, settings = _read(file, case, options["history"])
     tasks: int = options["tasks"]
     least = tasks if options["min_tasks"] is None else options["min_tasks"]
     if least > tasks:
@@ -111,7 +111,7 @@ def what_if(file: Path, case: str | None, output: str, **options: Any) -> None:
     def say(task: Task) -> str:
         return names_of.get(task) or f"{task.workload}/{task.index}"
 
-    _show(policy.what_if(snapshot, workload, terms=terms, say=say), say, output)
+    _show(policy.what_if(snapshot, workload, settings=settings, say=say), say, output)
 
 
 def _parents(snapshot: Snapshot) -> set[str | None]:
@@ -136,9 +136,11 @@ def _shape(options: dict[str, Any]) -> Any:
     return Shape(round(options["cpu"] * 1000), memory, count, milli, gpu_memory)
 
 
-def _read(file: Path, name: str | None, history: Path | None) -> tuple[Scenario, Snapshot, Terms]:
+def _read(
+    file: Path, name: str | None, history: Path | None
+) -> tuple[Scenario, Snapshot, CycleSettings]:
     """The case, its cluster with host memory in MiB, and what is known of run times."""
-    from moiety.policy.cycle import Terms
+    from moiety.policy.cycle import CycleSettings
     from moiety.policy.estimate.runtime_history import RuntimeHistory, runtimes, still_running
     from moiety.sim.gangs import ran_before
     from moiety.sim.scenario_file import RefusedCase, read_scenarios
@@ -156,7 +158,7 @@ def _read(file: Path, name: str | None, history: Path | None) -> tuple[Scenario,
     if history is not None:
         ran += ran_before(history)
     expects = runtimes(RuntimeHistory(ran), lambda job: case.run_times.get(job.name))
-    return case, _in_mib(case.snapshot), Terms(runtimes=expects)
+    return case, _in_mib(case.snapshot), CycleSettings(runtimes=expects)
 
 
 def _some(names: list[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import USUAL, Cycle, Terms
+from moiety.policy.cycle import USUAL, Cycle, CycleSettings
 from moiety.policy.estimate.remaining_time import Remaining, remaining, takes_at_most
 from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, PlacementRefusal
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
@@ -67,7 +67,7 @@ def explain(
     snapshot: Snapshot,
     name: str,
     known: WorkloadMix | None = None,
-    terms: Terms = USUAL,
+    settings: CycleSettings = USUAL,
     say: Say = str,
 ) -> Explanation:
     """What the next cycle does about a workload, and why; raises InvalidValue for unknown names.
@@ -79,7 +79,7 @@ def explain(
     workload = next((each for each in snapshot.workloads if each.name == name), None)
     if workload is None:
         raise InvalidValue(f"there is no workload {name}", _names(snapshot))
-    cycle = Cycle(snapshot, known, terms)
+    cycle = Cycle(snapshot, known, settings)
     cycle.run()
     decisions = cycle.decisions()
     began = [each for each in decisions if isinstance(each, Placement) and each.task[0] == name]
@@ -107,13 +107,13 @@ def what_if(
     snapshot: Snapshot,
     workload: Workload,
     known: WorkloadMix | None = None,
-    terms: Terms = USUAL,
+    settings: CycleSettings = USUAL,
     say: Say = str,
 ) -> Explanation:
     """Explain a workload that is not in the snapshot, as if it were submitted now."""
     coming = replace(workload, submitted_s=snapshot.now_s)
     there = replace(snapshot, workloads=(*snapshot.workloads, coming))
-    return explain(there, workload.name, known, terms, say)
+    return explain(there, workload.name, known, settings, say)
 
 
 def _names(snapshot: Snapshot) -> str:
@@ -243,13 +243,13 @@ def _when(
     cycle: Cycle, piece: GangPart, ahead: tuple[str, ...], which: Callable[[Remaining], float]
 ) -> float | None:
     """Seconds until a piece has room, if tasks end by `which` and workloads ahead begin first."""
-    state, terms = cycle.state, cycle.terms
+    state, settings = cycle.state, cycle.settings
     now = state.snapshot.now_s
     mark = state.mark()
     ends: list[tuple[float, Task]] = []
     for task, seated in state.seated.items():
         began = state.began.get(task) or Running(task, seated.shape, Spot(""), now)
-        left = remaining(state.workloads[task.workload], began, now, terms.runtimes)
+        left = remaining(state.workloads[task.workload], began, now, settings.runtimes)
         ends.append((which(left), task))
     usual = sorted(at for at, _ in ends)[len(ends) // 2] if ends else 0.0
     heapq.heapify(ends)
@@ -269,7 +269,7 @@ def _when(
         for other in list(first):
             if start_piece(state, other):
                 first.remove(other)
-                takes = takes_at_most(other.workload, terms.runtimes)
+                takes = takes_at_most(other.workload, settings.runtimes)
                 for begun, _ in other.tasks:
                     seat = state.seated[begun].place
                     bound.freed([(seat.pool, seat.seat.node)])
