@@ -1,12 +1,10 @@
-"""Checks the words of the repository:  python tools/wording.py [--write]
+"""Checks the words of the repository:  python tools/wording.py
 
 1. Every host that a file names must be listed here with a reason. A download address belongs in
    the configuration of the program that downloads.
 2. A file contains no notes to its author.
-3. The pages in docs and the README contain none of the VAGUE words. Decisions are exempt.
-4. Each file below src and native, and each page that is made of messages in the code, contains at
-   most as many VAGUE words as wording_ceilings.toml says. `--write` lowers the ceilings to what
-   the files contain today; it refuses to raise one.
+3. The README, the pages in docs and the files below src and native contain none of the VAGUE words.
+   Decisions are exempt: they are records.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,15 +57,10 @@ NAMES_OF_OBJECTS = (".k8s.io", ".kubernetes.io", ".moiety.dev")
 
 VAGUE = ("whoever", "nobody", "somebody", "so many", "of those", "tell of", "tells of", "whom")
 """Words and phrases that plain English replaces by a standard noun; whole words, in any case."""
-VAGUE_PATTERN = re.compile(r"\b(?:" + "|".join(VAGUE).replace(" ", r"\s+") + r")\b", re.IGNORECASE)
-CEILINGS = "tools/wording_ceilings.toml"
-GENERATED_PAGES = ("docs/reference-messages.md", "docs/reference-protocol.md")
-"""Pages that are made of messages and comments in the code, which have ceilings."""
-HEAD = """# How many vague words each file may contain (tools/wording.py). A ceiling only goes down:
-# `python tools/wording.py --write` lowers it after a file was reworded.
-
-[ceilings]
-"""
+VAGUE_PATTERN = re.compile(
+    r"(?<!\")\b(?:" + "|".join(VAGUE).replace(" ", r"\s+") + r")\b", re.IGNORECASE
+)
+"""A word behind a quotation mark is a name: "nobody" is an account."""
 
 
 def files() -> list[Path]:
@@ -100,7 +92,7 @@ def complaints(file: Path) -> list[str]:
         ]
         if NOTE.search(line):
             found.append(f"{where}: a note to oneself")
-    return found
+    return found + vague_complaints(file.relative_to(ROOT).as_posix(), text)
 
 
 def _hosts(line: str) -> list[str]:
@@ -115,92 +107,21 @@ def vague_words(text: str) -> list[tuple[int, str]]:
     ]
 
 
-def ceiling_of(name: str, ceilings: dict[str, int]) -> int | None:
-    """How many vague words a file may contain; None: the rule does not apply to it."""
+def is_plain(name: str) -> bool:
+    """Whether a file, by its path below the root, may contain no vague word."""
     path = Path(name)
-    if name == "README.md" or (path.parent == Path("docs") and path.suffix == ".md"):
-        return ceilings.get(name, 0) if name in GENERATED_PAGES else 0
-    if path.parts[0] in ("src", "native"):
-        return ceilings.get(name, 0)
-    return None
+    is_page = name == "README.md" or (path.parent == Path("docs") and path.suffix == ".md")
+    return is_page or path.parts[0] in ("src", "native")
 
 
-def vague_complaints(texts: dict[str, str], ceilings: dict[str, int]) -> list[str]:
-    """The lines of each file that contains more vague words than its ceiling allows."""
-    found = []
-    for name, text in texts.items():
-        ceiling = ceiling_of(name, ceilings)
-        if ceiling is None:
-            continue
-        words = vague_words(text)
-        if len(words) > ceiling:
-            allowed = f" ({len(words)} in this file, {ceiling} allowed)" if ceiling else ""
-            found += [
-                f'{name}:{number}: "{word}": name the thing instead{allowed}'
-                for number, word in words
-            ]
-    return found
-
-
-def lowered(texts: dict[str, str], ceilings: dict[str, int]) -> dict[str, int]:
-    """The ceilings of today's texts; raises ValueError if one, or their sum, would go up.
-
-    A file that was moved takes its count along, because the sum stays the same.
-    """
-    counts = {
-        name: len(vague_words(text))
-        for name, text in sorted(texts.items())
-        if ceiling_of(name, {name: 1})
-    }
-    counts = {name: count for name, count in counts.items() if count}
-    higher = [name for name, count in counts.items() if count > ceilings.get(name, count)]
-    if higher:
-        raise ValueError(f"more vague words than before in {', '.join(higher)}")
-    if ceilings and sum(counts.values()) > sum(ceilings.values()):
-        new = ", ".join(name for name in counts if name not in ceilings)
-        raise ValueError(f"more vague words than before, in new files: {new}")
-    return counts
-
-
-def read_ceilings() -> dict[str, int]:
-    """The checked-in ceilings; empty if there is no file of them yet."""
-    file = ROOT / CEILINGS
-    if not file.exists():
-        return {}
-    found: dict[str, int] = tomllib.loads(file.read_text())["ceilings"]
-    return found
-
-
-def read_texts() -> dict[str, str]:
-    """The text of each file to which a ceiling applies, by its path below the root."""
-    found = {}
-    for file in files():
-        name = file.relative_to(ROOT).as_posix()
-        if ceiling_of(name, {}) is None:
-            continue
-        try:
-            found[name] = file.read_text()
-        except (UnicodeDecodeError, FileNotFoundError):
-            continue
-    return found
-
-
-def write_ceilings() -> int:
-    try:
-        counts = lowered(read_texts(), read_ceilings())
-    except ValueError as problem:
-        print(f"{CEILINGS}: {problem}")
-        return 1
-    lines = "".join(f'"{name}" = {count}\n' for name, count in counts.items())
-    (ROOT / CEILINGS).write_text(HEAD + lines)
-    return 0
+def vague_complaints(name: str, text: str) -> list[str]:
+    """The lines of a file with a vague word, where it may contain none."""
+    words = vague_words(text) if is_plain(name) else []
+    return [f'{name}:{number}: "{word}": name the thing instead' for number, word in words]
 
 
 def main() -> int:
-    if sys.argv[1:] == ["--write"]:
-        return write_ceilings()
     said = [line for file in files() for line in complaints(file)]
-    said += vague_complaints(read_texts(), read_ceilings())
     print("\n".join(said))
     return 1 if said else 0
 
