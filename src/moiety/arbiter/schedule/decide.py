@@ -13,12 +13,8 @@ from moiety.arbiter.schedule.queue_depth import pace
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.select import refuse_outgrown, take_turns
 from moiety.arbiter.schedule.throttle import end_windows, mend, separate
-from moiety.arbiter.schedule.transfers import (
-    answer_requests,
-    finish_coming,
-    give_room,
-    order_evictions,
-)
+from moiety.arbiter.schedule.transfers import answer_requests, finish_coming, give_room
+from moiety.arbiter.schedule.victims import order_evictions
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import WITH_LEASE, State
 
