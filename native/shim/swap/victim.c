@@ -1,4 +1,7 @@
+/* Order of choice: chunks of zeros, then the largest that is not more than is wanted, then the smallest that
+ * is; of two equal ones the youngest. */
 #include "shim/swap/victim.h"
+
 #include "shim/mem/extent_table.h"
 
 /* True if `one` is evicted rather than `other`; both are resident, and neither is being moved. */

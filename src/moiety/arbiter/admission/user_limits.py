@@ -2,8 +2,8 @@
 
 A limit's way: config/table.py declares the setting, agent/control/limits.py reads the rules and
 sends `UserLimitsSet`. `refuse` answers what a share may ask for, when a program starts;
-`refuse_user_bytes` answers each allocation. A rule is kept with the place where it stands, so that
-a refusal can name it.
+memory.py asks `refuse_user_bytes` for each allocation, credit.py `user_room_bytes` before it gives
+credit on a GPU. A rule is kept with the place where it stands, so that a refusal can name it.
 """
 
 from __future__ import annotations

@@ -40,11 +40,11 @@ def make_fit(round_: Round) -> None:
 
 
 def revoke_for(round_: Round, tenant: Tenant) -> Generator[None, None, bool]:
-    """Revoke the longest holders whose turn is over until `tenant` fits; False if it cannot.
+    """Revoke holders whose turn is over until `tenant` fits; False if it cannot.
 
-    It yields as soon as it is known which tenants have to drain. Holders whose turn is not over are
-    watched, and their turn's end becomes the deadline. Restoring tenants of a lower class are
-    postponed.
+    `Round.by_turn` is their order. It yields as soon as it is known which tenants have to drain.
+    Holders whose turn is not over are watched, and their turn's end becomes the deadline. Restoring
+    tenants of a lower class are postponed.
     """
     if _step_back_for(round_, tenant):
         return True

@@ -1,7 +1,7 @@
-"""Which tenants give up bytes on a full GPU: idle ones first, then the end of the queue.
+"""Which tenants give up bytes on a full GPU: idle, then draining ones, then the end of the queue.
 
-A holder is never a victim: it loses its lease first (preempt.py). Which chunks of a victim leave is
-decided by its shim (native/shim/swap/victim.c).
+A holder is never a victim: it loses its lease first (preempt.py, in the order of `Round.by_turn`).
+Which chunks of a victim leave is decided by its shim (native/shim/swap/victim.c).
 """
 
 from __future__ import annotations
