@@ -143,7 +143,9 @@ class World:
     def _connect(self, process: VirtualProcess) -> socket.socket | None:
         return self.connect(process.number, self.shares[process.number])
 
-    def connect(self, pid: int, share: Share = NOTHING_ASKED) -> socket.socket | None:
+    def connect(
+        self, pid: int, share: Share = NOTHING_ASKED, uid: int = USER
+    ) -> socket.socket | None:
         """One end of a connection, whose other end the agent has accepted."""
         if self.agent is None:
             return None
@@ -152,7 +154,7 @@ class World:
         talk = Session(
             self.agent.sessions,
             theirs,
-            peer=Peer(pid, USER, USER),
+            peer=Peer(pid, uid, uid),
             workload=f"w{pid}",
             share=share,
         )

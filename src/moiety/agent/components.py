@@ -147,9 +147,7 @@ def build(
     it had fenced, `owners` the users by pid. NVML is called in `worker`; None: in a thread of its
     own. `shared`: the programs belong to several users, who must not learn each other's names.
     """
-    gpus = {
-        device.index: ManagedGpu(device, budget, budget.residue_bytes) for device, budget in budgets
-    }
+    gpus = {device.index: ManagedGpu(device, budget) for device, budget in budgets}
     outlived = dict(expected)
     journal = journal or Journal()
     journal.timed_by(loop)
@@ -229,6 +227,7 @@ def build(
     ipc.on_opened.append(gangs.opened)
     recovery.on_settled.append(ipc.settled)
     executor.on_restoring.append(wait_messages.restoring)
+    clients.on_left.append(probe.left)
     clients.on_forgotten += [ipc.left, wait_messages.left]
     recovery.begin()
     return Components(

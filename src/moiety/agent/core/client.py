@@ -63,8 +63,6 @@ class Client:
     attaching: dict[int, int] = field(default_factory=dict)
     """By serial of a request that is not answered: the GPU."""
     allocating: dict[int, int] = field(default_factory=dict)
-    measured: set[int] = field(default_factory=set)
-    """GPUs where the size of its context alone is known."""
     limits: dict[int, int] = field(default_factory=dict)
     """By GPU: the limit that it was told."""
 

@@ -7,7 +7,7 @@ from concurrent.futures import Executor as ThreadPool
 from concurrent.futures import ThreadPoolExecutor
 
 from moiety.agent.core.client import Client
-from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.gpus import Gpus, MeasuredContext
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.event_loop import EventLoop
@@ -64,7 +64,7 @@ class GpuProbe:
         """Measure a context of a process, with everything that its driver keeps there.
 
         If NVML does not tell (in a container it may not know the process), the size that the
-        process saw counts, or else the expected one.
+        process saw counts, up to the estimate: it is only the process' word.
         """
         if self._arbiter.managed_bytes(client.number, gpu):
             return  # of managed memory, NVML counts the pages that are resident now
@@ -76,16 +76,21 @@ class GpuProbe:
             found = usage.processes.get(client.pid) if usage else None
             if found is not None and self._data_bytes(client, gpu) == before:
                 residue = max(0, found - before)
+                if residue:
+                    context = MeasuredContext(client.uid, residue)
+                    self._gpus[gpu].contexts.setdefault(client.number, context)
             elif hint_bytes:
-                residue = hint_bytes
+                residue = min(hint_bytes, self._gpus[gpu].budget.residue_bytes)
             else:
                 return
-            if residue and gpu not in client.measured:
-                self._gpus[gpu].residue_bytes = residue
-                client.measured.add(gpu)
             self._runtime.feed(ev.Measured(client.number, gpu, residue))
 
         self.usage(gpu, measured)
+
+    def left(self, client: Client) -> None:
+        """A process is gone: no later context is expected to be like its own."""
+        for gpu in self._gpus.values():
+            gpu.contexts.pop(client.number, None)
 
     def _data_bytes(self, client: Client, gpu: int) -> int:
         """Return what NVML counts of a process' data: resident, and kept for reuse."""

@@ -11,18 +11,26 @@ from moiety.devices.interface import Device
 from moiety.model.share import Share
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredContext:
+    """What NVML counted for a context of a living process of this user."""
+
+    uid: int
+    residue_bytes: int
+
+
 @dataclass(slots=True)
 class ManagedGpu:
     """One GPU that this agent manages."""
 
     device: Device
     budget: GpuBudget
-    residue_bytes: int
-    """Expected size of the next context: the last measurement."""
     lost: str = ""
     """Why the GPU is gone; empty while it works."""
     errors: dict[int, float] = field(default_factory=dict)
     """By XID: when the driver last reported it, in seconds on the loop's clock."""
+    contexts: dict[int, MeasuredContext] = field(default_factory=dict)
+    """By tenant: its context as NVML measured it, the newest last."""
 
     @property
     def spec(self) -> GpuSpec:
@@ -32,6 +40,16 @@ class ManagedGpu:
             total_bytes=self.budget.total_bytes - self.budget.headroom_bytes,
             capacity_bytes=self.budget.capacity_bytes,
         )
+
+    def expected_residue_bytes(self, uid: int) -> int:
+        """Return the expected size of the next context of a user, in bytes.
+
+        It is the last measurement of that user's living processes, else the estimate. Memory that a
+        process has and does not report looks like a part of its context: so no process of another
+        user changes what is expected of this one.
+        """
+        own = (each.residue_bytes for each in reversed(self.contexts.values()) if each.uid == uid)
+        return next(own, self.budget.residue_bytes)
 
     def limit_bytes(self, share: Share) -> int:
         """Return the most that a process with this share may allocate here."""

@@ -153,7 +153,7 @@ class Orphans:
         self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, uid=owner))
         total = 0
         for gpu, amount in taken.items():
-            residue = min(amount, self._gpus[gpu].residue_bytes)
+            residue = min(amount, self._gpus[gpu].expected_residue_bytes(owner))
             data = amount - residue + self._allowed(gpu)
             total += amount
             self._runtime.feed(

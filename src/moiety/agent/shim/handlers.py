@@ -125,7 +125,7 @@ class Handlers:
                 client.number,
                 gpu,
                 message.serial,
-                residue_bytes=self._gpus[gpu].residue_bytes,
+                residue_bytes=self._gpus[gpu].expected_residue_bytes(client.uid),
                 limit_bytes=self._gpus[gpu].limit_bytes(client.share),
                 allocated_bytes=message.allocated_bytes,
                 resident_bytes=message.resident_bytes,
