@@ -30,11 +30,20 @@ class Liar(WireEnd):
     ) -> None:
         super().__init__()
         self._here = here
-        self.pid = here.begin_liar()
-        sock = here.connect(self.pid, share, uid)
-        assert sock is not None
-        self.sock = here.liars[self.pid] = sock
+        self._share = share
+        self._uid = uid
         self._serial = 0
+        self.pid = here.begin_liar()
+        self.reconnect(flags, epoch)
+
+    def reconnect(self, flags: int, epoch: int = 0) -> None:
+        """Connect, anew if it did before, and greet."""
+        if before := self._here.liars.pop(self.pid, None):
+            before.close()
+            self._here.settle()
+        sock = self._here.connect(self.pid, self._share, self._uid)
+        assert sock is not None
+        self.sock = self._here.liars[self.pid] = sock
         self.say(HelloMessage(flags=flags, pid=self.pid, epoch=epoch, program="liar"))
 
     def say(self, *messages: Message) -> None:

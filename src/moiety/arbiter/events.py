@@ -22,6 +22,8 @@ class Hello(Recordable, frozen=True):
     this one until `Attach` reports them anew, or `Detach` reports that they are gone. `fenced`: the
     process has not answered since it was fenced, so its work runs without a lease until it answers.
     `doubted`: the process reports a lease that the agent does not know, so it is told to drain.
+    `unproven`: no record of the last agent names the process, so that memory which it reports is
+    decided like a request, beyond what it had here until its connection broke.
     """
 
     tenant: int
@@ -37,6 +39,7 @@ class Hello(Recordable, frozen=True):
     replaces: int = 0
     fenced: bool = False
     doubted: bool = False
+    unproven: bool = False
 
 
 class GangJoined(Recordable, frozen=True):

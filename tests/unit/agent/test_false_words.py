@@ -7,15 +7,19 @@ from random import Random
 
 import pytest
 
+from moiety.arbiter import events as ev
 from moiety.arbiter.settings import Settings
 from moiety.devices.interface import Usage
-from moiety.wire.layout import Type
+from moiety.model.share import Share
+from moiety.wire.layout import HelloFlag, Type
 from moiety.wire.messages import AmountMessage
+from tests.support.liar import USER as LIARS
 from tests.support.liar import Liar
-from tests.support.virtual_agent import CAPACITY, World
+from tests.support.virtual_agent import CAPACITY, TOTAL, USER, World
 from tests.support.virtual_process import VirtualProcess
 
 ABSURD = 1 << 50
+MANY_CONTEXTS = 20
 
 
 @pytest.fixture
@@ -73,8 +77,90 @@ def test_unreported_memory_makes_no_other_users_context_larger(here: World) -> N
     gpu = here.agent.gpus[0]
     (view,) = here.agent.arbiter.gpus()
     assert view.residue_bytes == grabbed, "it is not movable, and is the liar's"
-    assert gpu.expected_residue_bytes(1000) == 1
-    assert gpu.expected_residue_bytes(2000) == grabbed
+    assert gpu.expected_residue_bytes(USER) == 1
+    assert gpu.expected_residue_bytes(LIARS) == grabbed
     liar.end()
     here.devices.usage = truth  # type: ignore[method-assign]
-    assert gpu.expected_residue_bytes(2000) == 1, "forgotten with its process"
+    assert gpu.expected_residue_bytes(LIARS) == 1, "forgotten with its process"
+
+
+# Memory from before
+
+
+RESUMED = HelloFlag.RESUMED | HelloFlag.PINNED
+
+
+def limit_user(here: World, most: int) -> None:
+    """The liar's user may have so much memory."""
+    assert here.agent is not None
+    here.agent.runtime.feed(ev.UserLimitsSet({LIARS: (most, "the user may have")}))
+
+
+def counted(here: World) -> int:
+    """Bytes that the agent counts as allocated on the GPU."""
+    assert here.agent is not None
+    return here.agent.arbiter.gpus()[0].allocated_bytes
+
+
+@pytest.mark.parametrize("claimed", [6, CAPACITY, ABSURD])
+def test_memory_from_before_that_no_agent_knows_counts_against_the_user(
+    here: World, claimed: int
+) -> None:
+    limit_user(here, 5)
+    liars = [Liar(here, RESUMED) for _ in range(3)]
+    for liar in liars:
+        liar.attach(claimed, claimed, claimed, serial=0)
+    assert counted(here) == 0
+    assert all("no agent knows" in liar.refusals[0] or claimed > TOTAL for liar in liars)
+    assert here.agent is not None
+    assert [e.uid for e in here.agent.journal.ring if e.reason == "Refused"] == [LIARS] * 3
+    assert begin(here).resident_bytes(0) == CAPACITY // 2
+
+
+def test_many_small_lies_are_one_large_one(here: World) -> None:
+    limit_user(here, 5)
+    liars = [Liar(here, RESUMED) for _ in range(3)]
+    for liar in liars:
+        liar.attach(2, 2, 2, serial=0)
+    assert counted(here) == 4
+
+
+def test_memory_from_before_counts_against_the_programs_own_limit(here: World) -> None:
+    liar = Liar(here, RESUMED, share=Share(memory_limit_bytes=3))
+    liar.attach(4, 4, serial=0)
+    assert counted(here) == 0
+    assert "limit" in liar.refusals[0]
+
+
+def test_memory_from_before_that_no_agent_knows_shuts_nobody_out(here: World) -> None:
+    honest = begin(here)
+    liar = Liar(here, RESUMED)
+    liar.attach(CAPACITY - 1, 0, CAPACITY - 1, serial=0)
+    assert "would shut out" in liar.refusals[0]
+    for _ in range(MANY_CONTEXTS):
+        Liar(here, RESUMED).attach(0, 0, serial=0)
+    assert here.agent is not None
+    assert here.agent.arbiter.gpus()[0].capacity_bytes >= CAPACITY // 2
+    assert honest.resident_bytes(0) == CAPACITY // 2
+
+
+def test_a_program_that_reconnects_says_no_more_than_it_had(here: World) -> None:
+    limit_user(here, 5)
+    liar = Liar(here)
+    liar.attach()
+    liar.alloc(4)
+    liar.reconnect(RESUMED)
+    liar.attach(9, 9, 9, serial=0)
+    assert counted(here) == 4, "as before its connection broke"
+    liar.reconnect(RESUMED)
+    liar.attach(4, 4, 4, serial=0)
+    assert counted(here) == 4
+
+
+def test_no_part_of_the_memory_is_larger_than_the_whole(here: World) -> None:
+    liar = Liar(here, RESUMED)
+    liar.attach(1, ABSURD, ABSURD, serial=0)
+    assert here.agent is not None
+    (gpu,) = here.agent.arbiter.gpus()
+    assert (gpu.allocated_bytes, gpu.resident_bytes) == (1, 1)
+    assert begin(here).resident_bytes(0) == CAPACITY // 2

@@ -49,7 +49,7 @@ def test_refusals_of_one_process_are_merged() -> None:
         timeline=nothing,
         journal=agent.journal,
     )
-    for serial in range(TIMES):
+    for serial in range(1, TIMES + 1):
         executor.carry_out(do.Refused(7, 0, serial, "limit", "too much"))
     assert agent.told("Refused") == ["too much"] * 3
     assert agent.lines == ["refused"] * 3

@@ -82,6 +82,10 @@ class Clients:
             return self._recovery.may_hold(pid)
         return self._arbiter.has_work(before.number)
 
+    def is_recorded(self, pid: int) -> bool:
+        """Tell whether the last agent recorded a process that comes back for the first time."""
+        return self._recovery.may_hold(pid) or self._orphans.has(pid)
+
     def is_fenced(self, pid: int, before: Client | None) -> bool:
         """Tell whether a process that comes back was fenced, and has not answered since."""
         return before.fenced if before else self._recovery.was_fenced(pid)

@@ -137,10 +137,11 @@ class Executor:
 
     def refused(self, client: Client, wanted: do.Refused) -> None:
         """Refuse a request for a GPU or for memory."""
-        if client.attaching.pop(wanted.serial, None) is not None:
+        asked_bytes = client.allocating.pop(wanted.serial, None) is not None
+        is_new = client.attaching.pop(wanted.serial, None) is not None
+        if is_new or not (wanted.serial or asked_bytes):  # 0: a context from before is not counted
             client.gpus.discard(wanted.gpu)
             self._registry.gpus_changed(client)
-        client.allocating.pop(wanted.serial, None)
         if wanted.gpu not in client.allocating.values():
             self._timeline.grown(client.number, wanted.gpu)
         code = CODES[wanted.code]

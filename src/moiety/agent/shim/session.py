@@ -199,6 +199,7 @@ class Session:
             self._owner,
             fenced=fenced,
             doubted=doubted,
+            unproven=resumed and not clients.is_recorded(self._peer.pid),
         )
         clients.join(client, joined)
         text = "again, after the agent changed" if resumed else ""

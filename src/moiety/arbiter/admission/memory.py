@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from moiety.arbiter.admission.user_limits import refuse_user_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.gang import mates
+from moiety.arbiter.state.residency import Residency
 from moiety.arbiter.state.tenant import Tenant
 from moiety.model.units import format_bytes
 
@@ -19,10 +20,19 @@ _WHOLE = 0.99
 
 
 def refuse_bytes(
-    ledger: Ledger, tenant: Tenant, gpu: int, wanted: int, *, pinned: bool
+    ledger: Ledger,
+    tenant: Tenant,
+    gpu: int,
+    wanted: int,
+    *,
+    pinned: bool,
+    entry: Residency | None = None,
 ) -> Refusal | None:
-    """Why `wanted` more bytes cannot be allocated; None if they can."""
-    entry = tenant.gpus[gpu]
+    """Why `wanted` more bytes cannot be allocated; None if they can.
+
+    `entry` stands for the tenant's residency where it has none yet.
+    """
+    entry = entry or tenant.gpus[gpu]
     own, promised_own = _own_bytes(tenant, gpu)
     asked = f"{format_bytes(wanted)} more on GPU {gpu}"
     if entry.allocated_bytes + wanted > entry.limit_bytes:

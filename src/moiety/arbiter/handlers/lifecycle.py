@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.arbiter.admission.claims import refuse_claim
 from moiety.arbiter.admission.guarantees import refuse_share
 from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
 from moiety.arbiter.handlers.context import Context
@@ -28,7 +29,9 @@ def on_hello(context: Context, event: ev.Hello) -> None:
         since_s=context.now_s,
         uid=event.uid,
         usage=TenantUsage(joined_s=context.now_s),
-        drain=Drain(resumed=event.resumed or event.holding or event.epoch > 0),
+        drain=Drain(
+            resumed=event.resumed or event.holding or event.epoch > 0, unproven=event.unproven
+        ),
         memory=TenantMemory(pinned=event.pinned),
     )
     if tenant.state in REVOKED:
@@ -99,7 +102,7 @@ def _leave(context: Context, number: int) -> None:
 
 
 def on_attach(context: Context, event: ev.Attach) -> None:
-    """Admit a context or refuse it; one that exists already is counted and never refused."""
+    """Admit a context or refuse it; one that was admitted before is counted and never refused."""
     tenant = context.ledger.tenants.get(event.tenant)
     if tenant is None:
         return
@@ -112,18 +115,24 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         context.ledger.limit(tenant, event.gpu, event.limit_bytes)
         tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
         return
-    if not context.is_settled and not exists:
+    was_admitted = exists and (known is not None or not tenant.drain.unproven)
+    if not context.is_settled and not was_admitted:
         context.postponed.append(event)  # processes that outlived the last agent come back first
         return
-    if not exists and (no := refuse_beside_all(context.ledger, event.gpu, tenant)):
+    if not was_admitted and (no := refuse_beside_all(context.ledger, event.gpu, tenant)):
         context.refuse(event, *no)
         return
-    if not exists and (no := refuse_context(context.ledger, event.gpu, event.residue_bytes)):
+    if not was_admitted and (no := refuse_context(context.ledger, event.gpu, event.residue_bytes)):
         context.refuse(event, *no)
         return
     own = frozenset([event.tenant])
-    if not exists and (taken := refuse_share(context.ledger, event.gpu, tenant.share, own=own)):
+    if not was_admitted and (
+        taken := refuse_share(context.ledger, event.gpu, tenant.share, own=own)
+    ):
         context.refuse(event, "capacity", taken[0])
+        return
+    if exists and (no := refuse_claim(context.ledger, tenant, event)):
+        context.refuse(event, *no)
         return
     context.ledger.parts_changed = True
     has_work = tenant.holds or tenant.state in REVOKED
@@ -132,10 +141,12 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         limit_bytes=event.limit_bytes,
         expected_bytes=known.expected_bytes if known else event.residue_bytes,
         allocated_bytes=event.allocated_bytes,
-        pinned_bytes=event.pinned_bytes,
-        managed_bytes=event.managed_bytes,
+        pinned_bytes=min(event.allocated_bytes, event.pinned_bytes),
+        managed_bytes=min(event.allocated_bytes, event.managed_bytes),
         # a holder may be about to map what it was admitted
-        charged_bytes=event.allocated_bytes if has_work else event.resident_bytes,
+        charged_bytes=event.allocated_bytes
+        if has_work
+        else min(event.allocated_bytes, event.resident_bytes),
         orders=known.orders if known else [],
         lag_s=known.lag_s if known else 0.0,
     )

@@ -11,6 +11,8 @@ class Drain:
 
     resumed: bool = False
     """The process outlived its agent."""
+    unproven: bool = False
+    """Only its own word says so."""
     answered: bool = False
     """It has drained, and its gang has not."""
     detained: bool = False
