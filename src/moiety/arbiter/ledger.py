@@ -311,16 +311,11 @@ class Ledger:
     def use_credit(self, tenant: Tenant, gpu: int, taken: int, spare: int) -> None:
         """Count bytes that a process allocated from its credit, `spare` of them spare ones.
 
-        Bytes beyond the credit count as well, up to the process' limit: no message of a process
-        makes it larger than its limit.
+        Its credit counted already: no message of a process makes what it has larger.
         """
         on = tenant.gpus[gpu]
-        known = min(taken, on.allowed_bytes)
-        unknown = min(taken - known, max(0, on.limit_bytes - on.allocated_bytes))
-        on.allowed_bytes -= known
+        on.allowed_bytes -= min(taken, on.allowed_bytes)
         on.spare_bytes = max(0, on.spare_bytes - spare)
-        on.allocated_bytes += unknown
-        on.charged_bytes += unknown
         self._post(tenant, gpu, on)
 
     def refill_credit(self, tenant: Tenant, gpu: int, freed: int, spare: int) -> None:

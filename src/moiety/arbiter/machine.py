@@ -214,6 +214,11 @@ class Arbiter:
         entry = self._context.ledger.entry(tenant, gpu)
         return entry.charged_bytes - entry.allowed_bytes if entry else 0
 
+    def credit_bytes(self, tenant: int, gpu: int) -> int:
+        """What a process may still allocate on a GPU without a request, in bytes."""
+        entry = self._context.ledger.entry(tenant, gpu)
+        return entry.allowed_bytes if entry else 0
+
     def spare_bytes(self, tenant: int, gpu: int) -> int:
         """A tenant's freed bytes that are kept on a GPU for its next allocations; 0 if none."""
         entry = self._context.ledger.entry(tenant, gpu)

@@ -12,7 +12,7 @@ from moiety.arbiter.settings import Settings
 from moiety.devices.interface import Usage
 from moiety.model.share import Share
 from moiety.wire.layout import HelloFlag, Type
-from moiety.wire.messages import AmountMessage
+from moiety.wire.messages import AmountMessage, FreeMessage
 from tests.support.liar import USER as LIARS
 from tests.support.liar import Liar
 from tests.support.virtual_agent import CAPACITY, TOTAL, USER, World
@@ -164,3 +164,24 @@ def test_no_part_of_the_memory_is_larger_than_the_whole(here: World) -> None:
     (gpu,) = here.agent.arbiter.gpus()
     assert (gpu.allocated_bytes, gpu.resident_bytes) == (1, 1)
     assert begin(here).resident_bytes(0) == CAPACITY // 2
+
+
+# Credit
+
+
+@pytest.mark.parametrize("used", [1, 4, ABSURD])
+def test_credit_that_nobody_granted_is_not_used(here: World, used: int) -> None:
+    limit_user(here, 5)
+    honest = begin(here)
+    liars = [Liar(here) for _ in range(4)]
+    for liar in liars:
+        liar.attach()
+        liar.alloc(1)
+        liar.say(FreeMessage(Type.CREDIT_USED, 0, 0, 0, used, 0))
+        assert "without asking, and had 0 B" in liar.refusals[-1]
+    assert here.agent is not None
+    (gpu,) = here.agent.arbiter.gpus()
+    assert gpu.allocated_bytes == CAPACITY // 2 + len(liars)
+    assert gpu.free_bytes >= 0
+    assert LIARS in [e.uid for e in here.agent.journal.ring if e.reason == "BadMessage"]
+    assert honest.resident_bytes(0) == CAPACITY // 2

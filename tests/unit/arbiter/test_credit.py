@@ -275,20 +275,12 @@ def test_a_process_that_dies_takes_it_along(node: SimulatedNode) -> None:
     assert (gpu.allocated_bytes, gpu.resident_bytes, gpu.free_bytes) == (0, 0, 200)
 
 
-def test_one_that_takes_more_than_it_was_allowed_is_charged_with_it(node: SimulatedNode) -> None:
-    tenant = node.start({0: [10]})
-    node.feed(ev.CreditUsed(tenant.number, 0, 30))
+def test_more_than_was_allowed_is_not_counted(node: SimulatedNode) -> None:
+    tenant = churning(node, 10, 10)
+    for amount in (30, 1 << 60):
+        node.feed(ev.CreditUsed(tenant.number, 0, amount))
     on = node.view(tenant).gpus[0]
-    assert (on.allocated_bytes, on.resident_bytes) == (40, 40)
-
-
-def test_nobody_takes_more_than_its_limit_by_saying_so(node: SimulatedNode) -> None:
-    tenant = node.start({0: [10]})
-    limit = node.view(tenant).gpus[0].limit_bytes
-    for _ in range(3):
-        node.feed(ev.CreditUsed(tenant.number, 0, 1 << 60))
-    on = node.view(tenant).gpus[0]
-    assert (on.allocated_bytes, on.resident_bytes) == (limit, limit)
+    assert (on.allocated_bytes, on.allowed_bytes) == (20 + ALLOWED, 0)
 
 
 def test_a_new_agent_knows_what_was_used_and_of_no_allowance(node: SimulatedNode) -> None:

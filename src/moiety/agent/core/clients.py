@@ -19,6 +19,8 @@ from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
 from moiety.devices.interface import Usage
+from moiety.model.errors import ProtocolError
+from moiety.model.format import format_bytes
 
 RECONNECT_S = 2.0
 """How long a living process may be without a connection before it counts as gone."""
@@ -70,6 +72,15 @@ class Clients:
         """Record how much of a process is on a GPU now."""
         number = client.number
         self._timeline.sample(number, gpu, self._arbiter.resident_bytes(number, gpu))
+
+    def check_credit(self, client: Client, gpu: int, used: int) -> None:
+        """Raise ProtocolError if a process says that it used more credit than it has."""
+        credit = self._arbiter.credit_bytes(client.number, gpu)
+        if used > credit:
+            raise ProtocolError(
+                f"it allocated {format_bytes(used)} without asking, and had {format_bytes(credit)} "
+                f"of credit on GPU {gpu}"
+            )
 
     def known_as(self, pid: int, workload: str) -> Client | None:
         """Return what a process was registered as until now, if at all."""

@@ -213,6 +213,7 @@ class Handlers:
     def on_credit_used(self, client: Client, message: FreeMessage) -> None:
         """A process has allocated from its credit."""
         _must_be_attached(client, message.gpu)
+        self._registry.check_credit(client, message.gpu, message.bytes)
         used = ev.CreditUsed(client.number, message.gpu, message.bytes, message.resident_bytes)
         self._runtime.feed(used)
         self._registry.sample(client, message.gpu)
@@ -242,16 +243,14 @@ class Handlers:
 
     # Leases
 
-    def on_lease_request(self, client: Client, message: LeaseNoteMessage) -> None:
+    def on_lease_request(self, client: Client, _: LeaseNoteMessage) -> None:
         """A process waits at its closed gate."""
-        del message
         self._runtime.feed(ev.LeaseRequest(client.number))
         if client.talks:
             self._wait_messages.may_wait()
 
-    def on_restored(self, client: Client, message: LeaseNoteMessage) -> None:
+    def on_restored(self, client: Client, _: LeaseNoteMessage) -> None:
         """A process has restored what it was given room for."""
-        del message
         self._timeline.worked(client.number, client.work)
         self._runtime.feed(ev.Restored(client.number))
 
