@@ -214,6 +214,11 @@ class Arbiter:
         entry = self._context.ledger.entry(tenant, gpu)
         return entry.charged_bytes - entry.allowed_bytes if entry else 0
 
+    def allocated_bytes(self, tenant: int) -> int:
+        """What a tenant has allocated, or requested, on all GPUs together, without its credit."""
+        known = self._context.ledger.tenants.get(tenant)
+        return sum(on.used_bytes for on in known.gpus.values()) if known else 0
+
     def credit_bytes(self, tenant: int, gpu: int) -> int:
         """What a process may still allocate on a GPU without a request, in bytes."""
         entry = self._context.ledger.entry(tenant, gpu)

@@ -193,6 +193,36 @@ def test_nothing_is_made_where_the_host_has_no_memory_left(setting: Any) -> None
     assert "because the host is short of memory" in short.message
 
 
+@pytest.mark.parametrize("size", [SEGMENT, 1 << 50])
+def test_a_process_gets_no_more_than_it_has_allocated(setting: Any, size: int) -> None:
+    here = setting()
+    first = here.start(1, 20)
+    nothing = here.clients[2] = Client(2)
+    here.feed(ev.Hello(2))
+    for _ in range(20):
+        here.arena.need(first, size)
+        here.arena.need(nothing, size)
+        here.settle()
+    assert here.arena.ready_bytes == 2 * SEGMENT
+    assert here.arena.segments.held_bytes(2) == 0
+    assert (Type.ARENA, 0) in [(note.type, note.bytes) for note in nothing.sent]
+
+
+@pytest.mark.parametrize("size", [0, SEGMENT, 1 << 60])
+def test_segments_from_before_are_no_more_than_a_process_has_allocated(
+    setting: Any, size: int
+) -> None:
+    here = setting(size=4 * GIB)
+    first = here.start(1, 20)
+    for number in range(1, 100):
+        here.arena.adopt(first, number, size)
+    assert len(here.arena.segments.foreign[1]) <= 2
+    assert here.arena.ready_bytes <= GIB
+    here.start(2, 90)
+    here.settle()
+    assert here.arena.segments.held_bytes(2) > 0
+
+
 def test_what_cannot_be_made_is_an_answer_too(setting: Any) -> None:
     here = setting()
     here.paper.broken = True

@@ -18,6 +18,7 @@ from moiety.agent.arena.plan import (
 )
 
 SIZE = 10
+ALL = 1 << 40
 
 
 def ledger(limit: int = 1000, **needs: int) -> Segments:
@@ -98,14 +99,14 @@ def test_segments_of_an_earlier_agent_count_until_they_are_unmapped() -> None:
 def test_who_waits_in_vain_is_told_so() -> None:
     segments = ledger(10, t1=10)
     settle(segments)
-    segments.asked(1, 10)
+    segments.asked(1, 10, ALL)
     assert settle(segments) == [Deny(1)]
 
 
 def test_who_waits_gets_what_others_have_empty() -> None:
     segments = ledger(20, t1=20)
     settle(segments)
-    segments.asked(2, 10)
+    segments.asked(2, 10, ALL)
     assert settle(segments) == [AskBack(1, 10)]
     segments.returned(1, next(iter(segments.segments)))
     segments.gave_all(1)
@@ -117,7 +118,7 @@ def test_who_waits_gets_what_others_have_empty() -> None:
 def test_a_tenant_that_has_nothing_empty_lets_the_other_go_on() -> None:
     segments = ledger(20, t1=20)
     settle(segments)
-    segments.asked(2, 10)
+    segments.asked(2, 10, ALL)
     settle(segments)
     segments.gave_all(1)
     assert settle(segments) == [Deny(2)]
@@ -128,7 +129,7 @@ def test_who_gives_back_what_it_needs_is_left_alone_for_a_while() -> None:
     settle(segments)
     segments.returned(1, next(iter(segments.segments)))
     assert not any(isinstance(a, Give) for a in settle(segments))
-    segments.asked(1, 10)
+    segments.asked(1, 10, ALL)
     assert settle(segments) == [Deny(1)]
     assert any(isinstance(a, Give) for a in settle(segments, KEEP_S + 1))
 
@@ -139,7 +140,7 @@ def test_one_that_cannot_be_made_is_forgotten() -> None:
     assert isinstance(first, Make)
     segments.made(first.number, well=False)
     assert first.number not in segments.segments
-    segments.asked(1, 5)
+    segments.asked(1, 5, ALL)
     segments.made(first.number + 1, well=False)
     assert segments.plan(0, may_make=False) == [Deny(1)]
 
@@ -156,6 +157,16 @@ def test_what_was_not_needed_for_long_goes_back_to_the_system() -> None:
     settle(segments, 3.0 + KEEP_S)
     settle(segments, 4.0 + 2 * KEEP_S)
     assert segments.segments == {}
+
+
+def test_a_tenant_waits_for_no_more_than_it_may_have() -> None:
+    segments = ledger()
+    segments.asked(1, 1 << 50, 25)
+    settle(segments)
+    assert segments.held_bytes(1) == 30
+    segments.asked(1, 1, 25)
+    assert settle(segments) == [Deny(1)], "it does not wait for an answer"
+    assert segments.held_bytes(1) == 30
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -177,7 +188,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(tenant=st.integers(1, 3), size=st.integers(0, 30))
     def ask(self, tenant: int, size: int) -> None:
-        self.segments.asked(tenant, size)
+        self.segments.asked(tenant, size, ALL)
 
     @rule(passed_s=st.sampled_from([0.0, 1.0, KEEP_S + 1]), may_make=st.booleans())
     def plan(self, passed_s: float, may_make: bool) -> None:

@@ -38,6 +38,7 @@ LOOK_S: Final = 1.0
 """Seconds between two looks at the host's memory while there are clients."""
 RESERVE_BYTES: Final = 256 << 20
 """Host memory that stays free."""
+UNUSED_PART: Final = 8
 STEPS: Final = 16
 """Number of steps in which the size is lowered and raised."""
 DESCRIPTORS: Final = 1 << 16
@@ -135,7 +136,7 @@ class Arena:
 
     def need(self, client: Client, size: int) -> None:
         """A process waits for this many more bytes."""
-        self.segments.asked(client.number, size)
+        self.segments.asked(client.number, size, self._most_bytes(client))
         self._update()
 
     def back(self, client: Client, number: int) -> None:
@@ -147,8 +148,21 @@ class Arena:
         self._update()
 
     def adopt(self, client: Client, number: int, size: int) -> None:
-        """A process that outlived the last agent has mapped this segment of that agent."""
-        self.segments.adopted(client.number, number, size)
+        """A process that outlived the last agent has mapped this segment of that agent.
+
+        Beyond what the process may have, its word changes nothing.
+        """
+        if self.segments.held_bytes(client.number) < self._most_bytes(client):
+            size = max(SMALLEST_BYTES, min(LARGEST_BYTES, size))
+            self.segments.adopted(client.number, number, size)
+
+    def _most_bytes(self, client: Client) -> int:
+        """The most host memory that a process may have: for all that it has allocated.
+
+        A part of it comes on top, because pieces of different sizes leave some unused.
+        """
+        allocated = self._arbiter.allocated_bytes(client.number)
+        return allocated + allocated // UNUSED_PART
 
     def stop(self) -> None:
         """Make no more segments, and close all; a process keeps what it has mapped."""

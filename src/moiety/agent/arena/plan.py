@@ -119,9 +119,13 @@ class Segments:
 
     # What happened
 
-    def asked(self, tenant: int, more_bytes: int) -> None:
-        """A tenant waits for this many bytes more than it has."""
-        self.urgent[tenant] = self.held_bytes(tenant) + max(1, more_bytes)
+    def asked(self, tenant: int, more_bytes: int, most_bytes: int) -> None:
+        """A tenant waits for this many bytes more than it has, and may have `most_bytes` in all."""
+        held = self.held_bytes(tenant)
+        if held >= most_bytes:
+            self._later.append(Deny(tenant))
+        else:
+            self.urgent[tenant] = min(held + max(1, more_bytes), most_bytes)
 
     def made(self, number: int, *, well: bool) -> None:
         """A segment was made; not `well`: it does not exist."""
