@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +24,15 @@ from moiety.model.errors import (
     BadRequest,
     ContainerShareInUse,
     ContainerShareUnknown,
+    NotAllowed,
 )
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Names that the agent accepts; commands are stricter."""
+LABELS_MAX: Final = 2 << 10
+"""Characters of all labels of a share together: they are in each of its metrics and events."""
+LISTS_MAX: Final = 16 << 10
+"""Characters of all pods, and of all GPUs, of a share: a claim has 256 pods at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,12 @@ class ContainerShares:
     def create(self, asked: protocol.CreateContainer, peer: processes.Peer) -> protocol.Contained:
         """Make a share, or change the share of that name.
 
-        Raises what `Shares.check` raises, AgentNotYours for another user's, BadAgentDirectory.
+        Raises what `Shares.check` raises, AgentNotYours for another user's, BadAgentDirectory,
+        NotAllowed for labels of a user who is no administrator, BadRequest for too many of them.
         """
         if not NAME.fullmatch(asked.name):  # it becomes a path
             raise BadRequest(problem=f"{asked.name!r} cannot name a share for containers")
+        _check_words(asked, peer)
         own = self.workloads.by_id.get(asked.name)
         if own is not None and not own.stays:  # else that one, maybe another user's, would be lost
             raise BadRequest(problem=f"{asked.name!r} is what a running program is known by")
@@ -126,3 +134,20 @@ class ContainerShares:
     def _must_own(self, workload: RunningWorkload, peer: processes.Peer) -> None:
         if not processes.may_use(peer, workload.record.uid):
             raise AgentNotYours(directory=str(workload.folder))
+
+
+def _check_words(asked: protocol.CreateContainer, peer: processes.Peer) -> None:
+    """Raise for labels that a user may not give, and for more text than a share needs.
+
+    Labels name a pod: only administrators, as the node's part of Kubernetes is one, know which.
+    """
+    if asked.labels and not processes.may_use(peer, os.getuid()):
+        raise NotAllowed("only an administrator may name the pod of a share")
+    for what, words, most in (
+        ("labels", [*asked.labels.keys(), *asked.labels.values()], LABELS_MAX),
+        ("pods", asked.pods, LISTS_MAX),
+        ("GPUs", asked.gpus, LISTS_MAX),
+        ("specification", [asked.spec], protocol.ARGV_MAX),
+    ):
+        if sum(len(word) + 1 for word in words) > most:
+            raise BadRequest(problem=f"its {what} have more than {most} characters")
