@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import os
 import socket
 import stat
@@ -74,6 +75,9 @@ class MetricsServer:
 
     async def _respond(self, head: bytes) -> bytes:
         method, path, *_ = [*head.split(b"\r\n", 1)[0].split(), b"", b""]
+        if not self.address.path and not has_no_strange_host(head):
+            text = b"ask for an address, localhost or the name of this machine\n"
+            return response("421 Misdirected Request", text, "text/plain")
         if method not in (b"GET", b"HEAD"):
             return response("405 Method Not Allowed", b"only GET\n", "text/plain")
         if path.split(b"?")[0] != b"/metrics":
@@ -85,6 +89,30 @@ class MetricsServer:
             text = f"the agent failed on it: {error}\n".encode()
             return response("500 Internal Server Error", text, "text/plain")
         return response("200 OK", body, TEXT, without_body=method == b"HEAD")
+
+
+def has_no_strange_host(head: bytes) -> bool:
+    """Whether a request names this machine or an address as its host, or none, as no browser does.
+
+    A page in a browser can make a name of its own mean 127.0.0.1, and would read the answer. With
+    an address it cannot; a proxy in front of this port may pass on the address that it was asked.
+    """
+    lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+    hosts = [value.strip() for name, _, value in lines if name.strip().lower() == b"host"]
+    return len(hosts) < 2 and all(_is_plain(host.decode("latin-1").lower()) for host in hosts)
+
+
+def _is_plain(host: str) -> bool:
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdecimal():
+        name = host
+    if name.rstrip(".") in ("localhost", socket.gethostname().lower()):
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def bound(path: Path) -> socket.socket:
