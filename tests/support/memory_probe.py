@@ -104,7 +104,7 @@ def _sentences_bytes() -> int:
     found: dict[int, int] = {}
     for known in _past:
         if isinstance(known, Journal):
-            assert len(known.ring) <= (known.ring.maxlen or 0), "events are dropped"
+            assert len(known.ring) <= known.ring.maxlen, "events are dropped"
             sentences = (each.message for each in known.ring)
         else:
             sentences = (record[-1] for record in known)

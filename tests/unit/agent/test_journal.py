@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moiety.agent.core.client import Client
-from moiety.agent.core.journal import Journal, read
+from moiety.agent.core.journal import LIVES_ALONE, Journal, read
 from moiety.agent.core.journal_events import REASONS
 from moiety.testing.clocks import FakeClock
 
@@ -145,9 +145,9 @@ def test_what_was_merged_is_told_when_it_is_due_and_wakes_whoever_waits() -> Non
             while journal.next == before:
                 clock.advance(1.0)
             await waiting
-            told.append(f"{clock.time():.1f} {journal.ring[-1].message}")
+            told.append(f"{clock.time():.1f} {journal.after(0, 100)[-1].message}")
             if len(told) == 1:  # both are due at the same time: this is the later of them
-                assert journal.ring[-2].message == "9 (7 times within 10 s)"
+                assert journal.after(0, 100)[-2].message == "9 (7 times within 10 s)"
                 journal.evicted(client(), 0, 1 << 20)
         clock.advance(100.0)
         assert journal._timer is None
@@ -232,3 +232,19 @@ def test_a_pod_that_is_no_clients_is_named_if_its_name_is_known() -> None:
     assert (unknown.pod, unknown.labels) == ("u-2", {})
     assert {each.pod for each in refused} == {"u-1"}
     assert refused[-1].message == "it is another pod's (2 times within 10 s)"
+
+
+def test_thousands_of_short_lives_of_one_user_are_few_events_and_wipe_no_others() -> None:
+    journal = Journal(wall_s=lambda: 5.0)
+    journal.note("Refused", "alice's", uid=1)
+    for number in range(8000):
+        short = client(number)
+        journal.lives("Joined", "", short)
+        journal.lives("ConnectionLost", "", short)
+        journal.lives("Left", "it ended", short)
+    journal.close()
+    events = journal.after(0, 10_000)
+    assert events[0].message == "alice's"
+    assert len(events) == 1 + 3 * (LIVES_ALONE + 1)
+    assert journal.counts["Left"] == 8000
+    assert "7936 times" in events[-1].message

@@ -100,7 +100,7 @@ def test_a_process_is_seen_told_and_ended(process: subprocess.Popen[bytes]) -> N
     agent.loop.advance(5)
     assert process.wait(60) == -9
     assert agent.reasons() == ["Unregistered", "Killed"]
-    assert agent.journal.ring[-1].program == "sleep"
+    assert next(reversed(agent.journal.ring)).program == "sleep"
 
 
 def test_a_number_that_was_used_again_is_nobodys_death(process: subprocess.Popen[bytes]) -> None:

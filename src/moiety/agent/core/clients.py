@@ -156,7 +156,7 @@ class Clients:
             return
         if reason:
             self._runtime.log.warning("connection_dropped", client=str(client), reason=reason)
-            self._journal.note("ConnectionLost", reason, client)
+            self._journal.lives("ConnectionLost", reason, client)
         self._await(client)
 
     def _await(self, client: Client) -> None:
@@ -210,7 +210,7 @@ class Clients:
         client.dispose()
         self._runtime.log.info("left", client=str(client), tenant=client.number, reason=reason)
         self._journal.forget(client)
-        self._journal.note("Left", reason, client)
+        self._journal.lives("Left", reason, client)
         for call in self.on_left:
             call(client)
 

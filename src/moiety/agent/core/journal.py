@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from moiety.agent.core.client import Client
+from moiety.agent.core.event_ring import EventRing
 from moiety.agent.core.journal_events import REASONS, Event
 from moiety.agent.system.event_loop import TimerLoop
 from moiety.agent.system.logs import BoundedFile
@@ -34,6 +34,8 @@ EVICTIONS_S: Final = 10.0
 REPEATS_S: Final = 10.0
 REPEATS_ALONE: Final = 3
 """Events of one reason and source that stand alone within REPEATS_S; the rest become one event."""
+LIVES_ALONE: Final = 64
+"""The same, for processes of one user that come, go, or lose their connection."""
 SOURCES_MAX: Final = 256
 
 
@@ -81,8 +83,8 @@ class Journal:
         kept: int = KEPT,
     ) -> None:
         """Begin with what earlier agents wrote down. Raises OSError if nothing can be written."""
-        self.ring: deque[Event] = deque(read(path) if path else (), maxlen=kept)
-        self.next = self.ring[-1].number + 1 if self.ring else 1
+        self.ring = EventRing(read(path) if path else (), kept)
+        self.next = next((event.number for event in reversed(self.ring)), 0) + 1
         self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
         """Events of this agent, by reason."""
         self._file = BoundedFile(path, FILE_BYTES) if path else None
@@ -175,10 +177,11 @@ class Journal:
         program: str = "",
         uid: int | None = None,
         pod: str = "",
+        alone: int = REPEATS_ALONE,
     ) -> bool:
         """Record an event that one process or workload can cause as often as it likes.
 
-        The first REPEATS_ALONE within REPEATS_S are recorded, and it returns True for these; the
+        The first `alone` within REPEATS_S are recorded, and it returns True for these; the
         others become one event.
         """
         self._tell_due()
@@ -189,7 +192,7 @@ class Journal:
                 self._tell_merged(next(iter(self._repeats)))
             known = self._repeats[key] = _Repeats(self._now_s())
             self._wake_at(known.since_s + REPEATS_S)
-        if known.told < REPEATS_ALONE:
+        if known.told < alone:
             known.told += 1
             self.note(reason, message, client, gpu, pid=pid, program=program, uid=uid, pod=pod)
             return True
@@ -198,6 +201,10 @@ class Journal:
         known.message, known.client, known.gpu = message, client, gpu
         known.pid, known.program, known.uid, known.pod = pid, program, uid, pod
         return False
+
+    def lives(self, reason: str, message: str, client: Client) -> None:
+        """Record that a process came, went, or lost its connection; many at once become one."""
+        self.often(f"user {client.uid}", reason, message, client, alone=LIVES_ALONE)
 
     def turned_away(self, peer: Peer, text: str, program: str = "") -> None:
         """Record what the agent refused to a user without a client, and why."""
@@ -284,8 +291,7 @@ class Journal:
     def after(self, number: int, most: int) -> list[Event]:
         """Return the oldest kept events after this number; `most` limits how many."""
         self._tell_due()
-        skip = max(0, number + 1 - (self.ring[0].number if self.ring else self.next))
-        return [self.ring[i] for i in range(skip, min(len(self.ring), skip + most))]
+        return self.ring.after(number, most)
 
     async def changed(self, timeout_s: float) -> None:
         """Return with the next event, or after `timeout_s`."""

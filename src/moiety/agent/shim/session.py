@@ -203,7 +203,7 @@ class Session:
         )
         clients.join(client, joined)
         text = "again, after the agent changed" if resumed else ""
-        context.journal.note("Joined", text, client)
+        context.journal.lives("Joined", text, client)
         if self._gang is not None:
             context.gangs.join(client, self._gang, begun=holding)
 
