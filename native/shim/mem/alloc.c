@@ -12,6 +12,7 @@
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/release.h"
 #include "shim/mem/slab.h"
+#include "shim/mem/slab_request.h"
 #include "shim/mem/upcalls.h"
 #include "shim/mem/vmm_handle.h"
 
@@ -150,36 +151,58 @@ CUresult alloc_extent(struct device *device, uint64_t bytes, struct extent **mad
                 CUT_FINE, made);
 }
 
-static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,
-                               unsigned attach)
+/* With extent_lock: a slab of the extent that was made for the request, and the request's part of it. */
+static CUresult adopt_slab(const struct slab_request *request, struct extent *extent,
+                           CUdeviceptr *pointer)
 {
-    CUcontext context = NULL;
-    DRIVER(cuCtxGetCurrent)(&context);
-    lock_take(&extent_lock);
-    bool found = slab_take(device, context, attach != 0, bytes, pointer);
-    lock_drop(&extent_lock);
-    if (found) {
-        return CUDA_SUCCESS;
-    }
-    struct extent *extent;
-    CUresult result = make(device, GRANULE, attach, CUT_PLAIN, &extent);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    lock_take(&extent_lock);
-    result = keep(extent);
+    CUresult result = keep(extent);
     if (result == CUDA_SUCCESS && slab_adopt(extent) != 0) {
         extent_retire(extent);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     } else if (result == CUDA_SUCCESS) {
-        slab_take(device, context, attach != 0, bytes, pointer);
+        slab_take(request->device, request->context, request->managed, request->bytes, pointer);
     }
+    return result;
+}
+
+/* Makes a slab while other threads wait for it. Without memory for one, small memory may have been freed since. */
+static CUresult make_slab(struct device *device, struct slab_request *request, unsigned attach,
+                          CUdeviceptr *pointer)
+{
+    struct extent *extent = NULL;
+    struct extent *lost = NULL;
+    CUresult result = make(device, GRANULE, attach, CUT_PLAIN, &extent);
+    lock_take(&extent_lock);
+    if (extent) {
+        result = adopt_slab(request, extent, pointer);
+        lost = result == CUDA_SUCCESS ? NULL : extent;
+    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+        slab_take(device, request->context, request->managed, request->bytes, pointer)) {
+        result = CUDA_SUCCESS;
+    }
+    slab_request_end(request, result);
     lock_drop(&extent_lock);
-    if (result != CUDA_SUCCESS) {
-        release_extent_wholly(extent);
+    if (lost) {
+        release_extent_wholly(lost);
         accounting_detach_unused(device);
     }
     return result;
+}
+
+static CUresult allocate_small(struct device *device, CUdeviceptr *pointer, size_t bytes,
+                               unsigned attach)
+{
+    struct slab_request request = {.device = device, .managed = attach != 0, .bytes = bytes};
+    DRIVER(cuCtxGetCurrent)(&request.context);
+    switch (slab_request_take(&request, pointer)) {
+    case SLAB_TAKEN:
+        return CUDA_SUCCESS;
+    case SLAB_REFUSED:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    default:
+        return make_slab(device, &request, attach, pointer);
+    }
 }
 
 static CUresult keep_large(struct device *device, struct extent *extent, CUdeviceptr *pointer)
@@ -256,6 +279,7 @@ void alloc_after_fork(void)
     extent_table_after_fork();
     vmm_handle_after_fork();
     slab_after_fork();
+    slab_request_after_fork();
     credits_after_fork();
     release_after_fork();
 }
