@@ -30,6 +30,7 @@ SOURCES = {
         "swap/victim",
         *EXTENT,
     ),
+    "bind": ("mem/vmm_bind", *EXTENT),
     "states": EXTENT,
 }
 BROKEN = {
@@ -37,6 +38,7 @@ BROKEN = {
     "slab": ("mem/slab", "slab->used -= slab->run[first];", "slab->used--;"),
     "victim": ("swap/victim", "return fits;", "return best_fits;"),
     "budgets": ("swap/restore", "transfer->device->restore_budget += chunk->bytes;", ";"),
+    "bind": ("mem/vmm_bind", "unbind(binding, done);", ";"),
     "states": ("mem/chunk", "[CHUNK_DECOMMITTED] = true},", "},"),
 }
 """a mistake in each: its program must notice"""

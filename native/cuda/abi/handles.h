@@ -34,6 +34,7 @@ typedef unsigned long long CUtexObject;
 typedef unsigned long long CUsurfObject;
 typedef unsigned long long CUmemGenericAllocationHandle;
 typedef cuuint64_t CUgraphConditionalHandle;
+typedef cuuint32_t CUlogicalEndpointId;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;

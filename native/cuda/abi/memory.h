@@ -103,6 +103,10 @@ typedef enum CUmemAllocationCompType_enum {
     CU_MEM_ALLOCATION_COMP_NONE = 0,
     CU_MEM_ALLOCATION_COMP_GENERIC = 1,
 } CUmemAllocationCompType;
+typedef enum CUmemOperationType_enum {
+    CU_MEM_OPERATION_TYPE_MAP = 1,
+    CU_MEM_OPERATION_TYPE_UNMAP = 2,
+} CUmemOperationType;
 typedef enum CUmulticastGranularity_flags_enum {
     CU_MULTICAST_GRANULARITY_MINIMUM = 0,
     CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,
@@ -245,6 +249,34 @@ typedef struct CUmulticastObjectProp_st {
     size_t size;
     unsigned long long handleTypes, flags;
 } CUmulticastObjectProp;
+
+typedef struct CUarrayMapInfo_st {
+    unsigned int resourceType;
+    union {
+        CUmipmappedArray mipmap;
+        CUarray array;
+    } resource;
+    unsigned int subresourceType;
+    union {
+        struct {
+            unsigned int level, layer, offsetX, offsetY, offsetZ;
+            unsigned int extentWidth, extentHeight, extentDepth;
+        } sparseLevel;
+        struct {
+            unsigned int layer;
+            unsigned long long offset, size;
+        } miptail;
+    } subresource;
+    CUmemOperationType memOperationType;
+    unsigned int memHandleType;
+    union {
+        CUmemGenericAllocationHandle memHandle;
+    } memHandle;
+    unsigned long long offset;
+    unsigned int deviceBitMask;
+    unsigned int flags;
+    unsigned int reserved[2];
+} CUarrayMapInfo;
 
 typedef struct CUmemPoolProps_st {
     CUmemAllocationType allocType;

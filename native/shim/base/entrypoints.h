@@ -68,10 +68,16 @@
 #define CLASS_cuIpcOpenMemHandle OWN
 #define CLASS_cuIpcOpenMemHandle_v2 OWN
 #define CLASS_cuMemGetInfo OWN
+#define CLASS_cuLogicalEndpointBindMem OWN
+#define CLASS_cuLogicalEndpointUnbind OWN
 #define CLASS_cuMemAddressFree OWN
 #define CLASS_cuMemCreate OWN
 #define CLASS_cuMemExportToShareableHandle OWN
 #define CLASS_cuMemGetAccess OWN
+#define CLASS_cuMemMapArrayAsync OWN
+#define CLASS_cuMulticastBindMem OWN
+#define CLASS_cuMulticastBindMem_v2 OWN
+#define CLASS_cuMulticastUnbind OWN
 #define CLASS_cuMemGetAllocationPropertiesFromHandle OWN
 #define CLASS_cuMemGetHandleForAddressRange OWN
 #define CLASS_cuMemImportFromShareableHandle OWN
@@ -93,7 +99,6 @@
 #define CLASS_cuLibraryUnload GATED
 #define CLASS_cuModuleUnload GATED
 #define CLASS_cuMulticastAddDevice GATED
-#define CLASS_cuMulticastUnbind GATED
 #define CLASS_cuMemcpy GATED
 #define CLASS_cuMemcpy2DUnaligned_v2 GATED
 #define CLASS_cuMemcpy2D_v2 GATED
@@ -185,8 +190,6 @@
 /* Gated, and pin their caller when they succeed: they make or expose memory that the shim cannot move. */
 #define CLASS_cuLibraryGetManaged PIN
 #define CLASS_cuMulticastCreate PIN
-#define CLASS_cuMulticastBindMem PIN
-#define CLASS_cuMulticastBindMem_v2 PIN
 #define CLASS_cuMulticastBindAddr PIN
 #define CLASS_cuMulticastBindAddr_v2 PIN
 

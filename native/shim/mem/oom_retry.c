@@ -1,6 +1,8 @@
 #include "shim/mem/oom_retry.h"
 
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
@@ -92,7 +94,8 @@ CUresult oom_retry_map(struct extent *extent)
         }
         credit_drop_cached(extent->device);
         struct timespec pause = {0, 2000000};
-        nanosleep(&pause, NULL);
+        syscall(SYS_nanosleep, &pause,
+                NULL); /* not nanosleep(3): other threads may wait for this one's memory */
         tried_ns += now_ns() - began;
         if (tried_ns > (asked + 1) * ASK_AFTER_NS) {
             oom_retry_on(extent->device, asked++); /* the driver may have taken it for itself */

@@ -5,6 +5,7 @@
 
 #include "shim/base/driver.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/vmm_bind.h"
 #include "shim/mem/vmm_chunk.h"
 
 /* No address looks like this, and no handle that a driver was seen to give. */
@@ -181,9 +182,10 @@ CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    /* What can be exported is one piece of memory for the driver as well. */
-    if (extent_make_unplaced(extent, &mapped_ops, device, bytes, prop->requestedHandleTypes != 0) !=
-        CUDA_SUCCESS) {
+    /* What can be exported, and what arrays are mapped to, is one piece of memory for the driver as well. */
+    bool whole = prop->requestedHandleTypes != 0 ||
+                 (prop->allocFlags.usage & CU_MEM_CREATE_USAGE_TILE_POOL) != 0;
+    if (extent_make_unplaced(extent, &mapped_ops, device, bytes, whole) != CUDA_SUCCESS) {
         free(made);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -201,5 +203,6 @@ CUresult vmm_handle_make(struct extent **extent, struct device *device, uint64_t
 void vmm_handle_after_fork(void)
 {
     count = 0;
+    vmm_bind_after_fork();
     vmm_mappings_after_fork();
 }

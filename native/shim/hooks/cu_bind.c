@@ -1,0 +1,192 @@
+/* The program's own memory where the driver takes its handle but maps it at no address of this process: multicast
+ * objects, logical endpoints and sparse arrays. The handles of such objects are the driver's own. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/agent/client_report.h"
+#include "shim/base/driver.h"
+#include "shim/gate/gate.h"
+#include "shim/gate/streams.h"
+#include "shim/mem/extent.h"
+#include "shim/mem/vmm_bind.h"
+#include "shim/mem/vmm_handle.h"
+
+/* The extent of a handle of ours, whose moves are held from now on; NULL: the handle is the driver's own, as of
+ * imported memory. */
+static struct extent *hold_extent(CUmemGenericAllocationHandle memory)
+{
+    LOCK_SCOPE(&extent_lock);
+    const struct vmm_handle *vmm_handle = vmm_handle_find(memory);
+    if (!vmm_handle) {
+        return NULL;
+    }
+    extent_hold_moves(vmm_handle->extent);
+    return vmm_handle->extent;
+}
+
+/* Binds memory of ours; false: it is none. */
+static bool bind_ours(CUmemGenericAllocationHandle memory, const struct vmm_binding *binding,
+                      CUresult *result)
+{
+    struct extent *extent = hold_extent(memory);
+    if (!extent) {
+        return false;
+    }
+    *result = vmm_bind(extent, binding);
+    LOCK_SCOPE(&extent_lock);
+    extent_release_moves(extent);
+    return true;
+}
+
+/* Inside the gate, where nothing leaves: what others write to stays from now on. */
+static CUresult end_bind(struct mw_slot *slot, CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS) {
+        client_report_pinned(call);
+    }
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuMulticastBindMem(CUmemGenericAllocationHandle team, size_t offset,
+                            CUmemGenericAllocationHandle memory, size_t memory_offset, size_t bytes,
+                            unsigned long long flags)
+{
+    struct vmm_binding binding = {.call = VMM_BIND_MULTICAST,
+                                  .object = team,
+                                  .offset = offset,
+                                  .memory_offset = memory_offset,
+                                  .bytes = bytes,
+                                  .flags = flags};
+    CUresult result;
+    struct mw_slot *slot = gate_enter();
+    if (!bind_ours(memory, &binding, &result)) {
+        result = DRIVER(cuMulticastBindMem)(team, offset, memory, memory_offset, bytes, flags);
+    }
+    return end_bind(slot, result, "cuMulticastBindMem");
+}
+
+CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle team, CUdevice dev, size_t offset,
+                               CUmemGenericAllocationHandle memory, size_t memory_offset,
+                               size_t bytes, unsigned long long flags)
+{
+    struct vmm_binding binding = {.call = VMM_BIND_MULTICAST_V2,
+                                  .device = dev,
+                                  .object = team,
+                                  .offset = offset,
+                                  .memory_offset = memory_offset,
+                                  .bytes = bytes,
+                                  .flags = flags};
+    CUresult result;
+    struct mw_slot *slot = gate_enter();
+    if (!bind_ours(memory, &binding, &result)) {
+        result =
+            DRIVER(cuMulticastBindMem_v2)(team, dev, offset, memory, memory_offset, bytes, flags);
+    }
+    return end_bind(slot, result, "cuMulticastBindMem_v2");
+}
+
+CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice dev, cuuint64_t offset,
+                                  CUmemGenericAllocationHandle memory, cuuint64_t memory_offset,
+                                  cuuint64_t bytes, unsigned long long flags)
+{
+    struct vmm_binding binding = {.call = VMM_BIND_ENDPOINT,
+                                  .device = dev,
+                                  .object = endpoint,
+                                  .offset = offset,
+                                  .memory_offset = memory_offset,
+                                  .bytes = bytes,
+                                  .flags = flags};
+    CUresult result;
+    struct mw_slot *slot = gate_enter();
+    if (!bind_ours(memory, &binding, &result)) {
+        result = DRIVER(cuLogicalEndpointBindMem)(endpoint, dev, offset, memory, memory_offset,
+                                                  bytes, flags);
+    }
+    return end_bind(slot, result, "cuLogicalEndpointBindMem");
+}
+
+/* Unbinds what was bound as several chunks; false: the driver does it. */
+static bool unbind_ours(bool endpoint, uint64_t object, CUdevice dev, uint64_t offset,
+                        CUresult *result)
+{
+    LOCK_SCOPE(&extent_lock);
+    return vmm_unbind(endpoint, object, dev, offset, result);
+}
+
+CUresult cuMulticastUnbind(CUmemGenericAllocationHandle team, CUdevice dev, size_t offset,
+                           size_t bytes)
+{
+    CUresult result;
+    struct mw_slot *slot = gate_enter();
+    if (!unbind_ours(false, team, dev, offset, &result)) {
+        result = DRIVER(cuMulticastUnbind)(team, dev, offset, bytes);
+    }
+    gate_leave(slot);
+    return result;
+}
+
+CUresult cuLogicalEndpointUnbind(CUlogicalEndpointId endpoint, CUdevice dev, cuuint64_t offset,
+                                 cuuint64_t bytes)
+{
+    CUresult result;
+    struct mw_slot *slot = gate_enter();
+    if (!unbind_ours(true, endpoint, dev, offset, &result)) {
+        result = DRIVER(cuLogicalEndpointUnbind)(endpoint, dev, offset, bytes);
+    }
+    gate_leave(slot);
+    return result;
+}
+
+/* With extent_lock: the driver's handle for one of ours. Memory for arrays is one chunk (vmm_handle_make);
+ * without memory its context is broken, and our handle, which the driver does not know, stays. */
+static CUmemGenericAllocationHandle real_handle(CUmemGenericAllocationHandle memory)
+{
+    const struct vmm_handle *vmm_handle = vmm_handle_find(memory);
+    const struct extent *extent = vmm_handle ? vmm_handle->extent : NULL;
+    return extent && extent->chunk_count == 1 && chunk_has_memory(&extent->chunks[0])
+               ? extent->chunks[0].handle
+               : memory;
+}
+
+typedef CUresult map_array_call(CUarrayMapInfo *list, unsigned count, CUstream stream);
+
+/* The program's list stays as it is: the driver gets a copy. */
+static CUresult map_arrays(map_array_call *call, const CUarrayMapInfo *list, unsigned count,
+                           CUstream stream)
+{
+    CUarrayMapInfo *copy = malloc((size_t)count * sizeof(*copy));
+    if (!copy) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(copy, list, (size_t)count * sizeof(*copy));
+    lock_take(&extent_lock);
+    for (unsigned i = 0; i < count; i++) {
+        copy[i].memHandle.memHandle = real_handle(copy[i].memHandle.memHandle);
+    }
+    CUresult result = call(copy, count, stream);
+    lock_drop(&extent_lock);
+    free(copy);
+    return result;
+}
+
+static CUresult map_array_async(map_array_call *call, CUarrayMapInfo *list, unsigned count,
+                                CUstream stream, CUstream noted)
+{
+    struct mw_slot *slot = gate_enter();
+    CUresult result =
+        list && count ? map_arrays(call, list, count, stream) : call(list, count, stream);
+    streams_note(noted);
+    return end_bind(slot, result, "cuMemMapArrayAsync");
+}
+
+CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned count, CUstream stream)
+{
+    return map_array_async(DRIVER(cuMemMapArrayAsync), list, count, stream, stream);
+}
+
+CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *list, unsigned count, CUstream stream)
+{
+    return map_array_async(DRIVER(cuMemMapArrayAsync_ptsz), list, count, stream,
+                           stream ? stream : CU_STREAM_PER_THREAD);
+}
