@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,17 +70,31 @@ struct pair {
     void *ours;
 };
 
-struct driver {
+/* A library of this process that has the driver's name. */
+struct library {
     const char *path;
     uintptr_t begin, end;
+};
+
+struct driver {
+    struct library library;
+    bool answers; /* it says its version; a stub says only that it is one */
     void *entries[ENTRY_COUNT];
     struct driver_threads threads;
     struct pair pairs[ENTRY_COUNT]; /* sorted by theirs */
     size_t pair_count;
 };
 
-static struct driver driver;
-static bool loaded;
+#define LIBRARIES_MAX 16
+
+struct libraries {
+    struct library of[LIBRARIES_MAX];
+    size_t count;
+};
+
+/* The driver is at first the best that is loaded. A library that does not answer gives way to one that does. */
+static struct driver drivers[2];
+static struct driver *_Atomic driver; /* NULL: none is loaded yet */
 static struct lock load_lock = LOCK_INIT(LOCK_LOAD);
 
 /* ---- libc ---- */
@@ -113,9 +128,11 @@ dlopen_fn *real_dlopen(void)
 
 /* ---- the driver ---- */
 
-static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
+/* Nothing is opened here: dl_iterate_phdr holds a lock of the loader. */
+static int add_library(struct dl_phdr_info *info, size_t size, void *data)
 {
-    struct driver *found = data;
+    struct libraries *libraries = data;
+    struct library *found = &libraries->of[libraries->count];
     const char *base = strrchr(info->dlpi_name, '/');
     base = base ? base + 1 : info->dlpi_name;
     (void)size;
@@ -135,7 +152,58 @@ static int find_driver(struct dl_phdr_info *info, size_t size, void *data)
         }
     }
     found->path = info->dlpi_name;
-    return 1;
+    return ++libraries->count == LIBRARIES_MAX;
+}
+
+/* What the library itself exports: dlsym looks in the libraries that it needs as well. */
+static void *find_own(void *opened, const struct library *library, const char *name)
+{
+    void *found = real_dlsym()(opened, name);
+    uintptr_t at = (uintptr_t)found;
+    return at >= library->begin && at < library->end ? found : NULL;
+}
+
+/* Opens a library that exports what a driver does; NULL: it is none. `may_ask`: it may be called. */
+static void *open_library(const struct library *library, bool may_ask, bool *answers)
+{
+    int version = 0;
+    void *opened = real_dlopen()(library->path, RTLD_LAZY | RTLD_NOLOAD);
+    CUresult (*ask)(int *) =
+        opened && find_own(opened, library, "cuInit")
+            ? (CUresult (*)(int *))find_own(opened, library, "cuDriverGetVersion")
+            : NULL;
+    if (ask) {
+        *answers = may_ask && ask(&version) == CUDA_SUCCESS && version > 0;
+        return opened;
+    }
+    if (opened) {
+        dlclose(opened);
+    }
+    return NULL;
+}
+
+/* The first library that answers, else the first that exports what a driver does. It is kept open: the driver
+ * never goes away. */
+static void *choose_library(struct driver *found, bool may_ask)
+{
+    struct libraries libraries = {0};
+    void *chosen = NULL;
+    dl_iterate_phdr(add_library, &libraries);
+    for (size_t i = 0; i < libraries.count && !found->answers; i++) {
+        bool answers = false;
+        void *opened = open_library(&libraries.of[i], may_ask, &answers);
+        if (opened && (!chosen || answers)) {
+            void *worse = chosen;
+            chosen = opened;
+            opened = worse;
+            found->library = libraries.of[i];
+            found->answers = answers;
+        }
+        if (opened) {
+            dlclose(opened);
+        }
+    }
+    return chosen;
 }
 
 static int by_theirs(const void *a, const void *b)
@@ -152,17 +220,8 @@ static void *find_thread_call(void *library, const char *name)
     return found ? found : real_dlsym()(library, name);
 }
 
-static bool look_up_driver(struct driver *found)
+static void look_up_entries(void *library, struct driver *found)
 {
-    dl_iterate_phdr(find_driver, found);
-    if (!found->path || !real_dlsym() || !real_dlopen()) {
-        return false;
-    }
-    /* kept open: the driver never goes away */
-    void *library = real_dlopen()(found->path, RTLD_LAZY | RTLD_NOLOAD);
-    if (!library) {
-        return false;
-    }
     for (int i = 0; i < ENTRY_COUNT; i++) {
         void *theirs = real_dlsym()(library, names[i]);
         found->entries[i] = theirs ? theirs : (void *)not_supported;
@@ -174,29 +233,45 @@ static bool look_up_driver(struct driver *found)
     found->threads.create = find_thread_call(library, "pthread_create");
     found->threads.key_create = find_thread_call(library, "pthread_key_create");
     found->threads.set_specific = find_thread_call(library, "pthread_setspecific");
-    return true;
 }
 
-bool driver_load(void)
+/* With load_lock. */
+static void use_driver(const struct driver *found)
 {
-    if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
+    struct driver *before = atomic_load(&driver);
+    if (before && (before->answers || !found->answers)) {
+        return;
+    }
+    struct driver *made = &drivers[before != NULL];
+    *made = *found;
+    memcpy(driver_entries, found->entries, sizeof(driver_entries));
+    driver_threads = found->threads;
+    atomic_store(&driver, made);
+}
+
+static bool load(bool may_ask)
+{
+    const struct driver *before = atomic_load_explicit(&driver, memory_order_acquire);
+    if (before && before->answers) {
         return true;
     }
     /* Without our lock: the loader has one of its own, which a thread that comes here out of a
      * library's constructor holds already. */
     struct driver found = {0};
-    if (!look_up_driver(&found)) {
-        return false;
+    void *library = real_dlsym() && real_dlopen() ? choose_library(&found, may_ask) : NULL;
+    if (!library || (before && !found.answers)) {
+        if (library) {
+            dlclose(library); /* it is in use already, or no better */
+        }
+        return before != NULL;
     }
+    look_up_entries(library, &found);
     LOCK_SCOPE(&load_lock);
-    if (!loaded) {
-        driver = found;
-        memcpy(driver_entries, found.entries, sizeof(driver_entries));
-        driver_threads = found.threads;
-        __atomic_store_n(&loaded, true, __ATOMIC_RELEASE);
-    }
+    use_driver(&found);
     return true;
 }
+
+bool driver_load(void) { return load(true); }
 
 bool driver_is_complete(const char **missing)
 {
@@ -227,14 +302,15 @@ bool driver_is_complete(const char **missing)
 
 void *driver_wrapper_of(void *function)
 {
+    const struct driver *now = atomic_load_explicit(&driver, memory_order_acquire);
     size_t low = 0;
-    size_t high = driver.pair_count;
+    size_t high = now ? now->pair_count : 0;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (driver.pairs[middle].theirs == function) {
-            return driver.pairs[middle].ours;
+        if (now->pairs[middle].theirs == function) {
+            return now->pairs[middle].ours;
         }
-        if ((uintptr_t)driver.pairs[middle].theirs < (uintptr_t)function) {
+        if ((uintptr_t)now->pairs[middle].theirs < (uintptr_t)function) {
             low = middle + 1;
         } else {
             high = middle;
@@ -263,8 +339,11 @@ bool driver_is_ours(const void *function)
 
 bool driver_has(const void *function)
 {
-    return loaded && (uintptr_t)function >= driver.begin && (uintptr_t)function < driver.end;
+    const struct driver *now = atomic_load_explicit(&driver, memory_order_acquire);
+    uintptr_t at = (uintptr_t)function;
+    return now && at >= now->library.begin && at < now->library.end;
 }
 
-/* A program linked with the driver calls it without any lookup that we would see. */
-__attribute__((constructor)) static void driver_begin(void) { driver_load(); }
+/* A program linked with the driver calls it without any lookup that we would see. The driver may not have run
+ * its own constructors yet, so it is asked for its version later. */
+__attribute__((constructor)) static void driver_begin(void) { load(false); }

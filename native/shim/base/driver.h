@@ -42,7 +42,8 @@ dlsym_fn *real_dlsym(void);
 dlvsym_fn *real_dlvsym(void);
 dlopen_fn *real_dlopen(void);
 
-/* Finds the driver among the libraries of this process; false when it is not loaded. */
+/* Finds the driver among the libraries of this process: one that exports cuInit and says its version. A stub, which
+ * exports everything and says nothing, is used until there is one. False: neither is loaded. */
 bool driver_load(void);
 /* Whether the driver has everything that eviction needs; names the first that is missing. */
 bool driver_is_complete(const char **missing);
