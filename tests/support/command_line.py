@@ -18,7 +18,7 @@ class Cli:
         """An agent that it starts will be in `folder`."""
         self.agent = AgentProcess(folder / "a", native)
         self.environment = self.agent.environment | {
-            "MOIETY_AGENT_ARGS": "--idle-exit 5s --linger 0",
+            "MOIETY_AGENT_ARGS": "--idle-exit 2min --linger 0",
             "NO_COLOR": "1",
         }
 
