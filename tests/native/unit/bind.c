@@ -19,12 +19,18 @@ static struct call {
 } calls[MOST];
 static unsigned call_count, fails_at;
 
+static void note(struct call call)
+{
+    CHECK(call_count < MOST);
+    calls[call_count++ % MOST] = call;
+}
+
 static CUresult fake_bind_v2(CUmemGenericAllocationHandle team, CUdevice dev, size_t offset,
                              CUmemGenericAllocationHandle chunk, size_t memory_offset, size_t bytes,
                              unsigned long long flags)
 {
-    CHECK(team == TEAM && flags == 5 && call_count < MOST);
-    calls[call_count++] = (struct call){false, dev, offset, chunk, memory_offset, bytes};
+    CHECK(team == TEAM && flags == 5);
+    note((struct call){false, dev, offset, chunk, memory_offset, bytes});
     return call_count == fails_at ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -45,8 +51,8 @@ static CUresult fake_bind_endpoint(CUlogicalEndpointId endpoint, CUdevice dev, c
 static CUresult fake_unbind(CUmemGenericAllocationHandle team, CUdevice dev, size_t offset,
                             size_t bytes)
 {
-    CHECK(team == TEAM && call_count < MOST);
-    calls[call_count++] = (struct call){true, dev, offset, 0, 0, bytes};
+    CHECK(team == TEAM);
+    note((struct call){true, dev, offset, 0, 0, bytes});
     return CUDA_SUCCESS;
 }
 
