@@ -24,20 +24,6 @@ static struct extent *hold_extent(CUmemGenericAllocationHandle memory)
     return vmm_handle->extent;
 }
 
-/* Binds memory of ours; false: it is none. */
-static bool bind_ours(CUmemGenericAllocationHandle memory, const struct vmm_binding *binding,
-                      CUresult *result)
-{
-    struct extent *extent = hold_extent(memory);
-    if (!extent) {
-        return false;
-    }
-    *result = vmm_bind(extent, binding);
-    LOCK_SCOPE(&extent_lock);
-    extent_release_moves(extent);
-    return true;
-}
-
 /* Inside the gate, where nothing leaves: what others write to stays from now on. */
 static CUresult end_bind(struct mw_slot *slot, CUresult result, const char *call)
 {
@@ -46,6 +32,19 @@ static CUresult end_bind(struct mw_slot *slot, CUresult result, const char *call
     }
     gate_leave(slot);
     return result;
+}
+
+static CUresult bind_memory(CUmemGenericAllocationHandle memory, const struct vmm_binding *binding,
+                            const char *call)
+{
+    struct mw_slot *slot = gate_enter();
+    struct extent *extent = hold_extent(memory);
+    CUresult result = extent ? vmm_bind(extent, binding) : vmm_bind_foreign(memory, binding);
+    if (extent) {
+        LOCK_SCOPE(&extent_lock);
+        extent_release_moves(extent);
+    }
+    return end_bind(slot, result, call);
 }
 
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle team, size_t offset,
@@ -58,12 +57,7 @@ CUresult cuMulticastBindMem(CUmemGenericAllocationHandle team, size_t offset,
                                   .memory_offset = memory_offset,
                                   .bytes = bytes,
                                   .flags = flags};
-    CUresult result;
-    struct mw_slot *slot = gate_enter();
-    if (!bind_ours(memory, &binding, &result)) {
-        result = DRIVER(cuMulticastBindMem)(team, offset, memory, memory_offset, bytes, flags);
-    }
-    return end_bind(slot, result, "cuMulticastBindMem");
+    return bind_memory(memory, &binding, "cuMulticastBindMem");
 }
 
 CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle team, CUdevice dev, size_t offset,
@@ -77,13 +71,7 @@ CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle team, CUdevice dev, 
                                   .memory_offset = memory_offset,
                                   .bytes = bytes,
                                   .flags = flags};
-    CUresult result;
-    struct mw_slot *slot = gate_enter();
-    if (!bind_ours(memory, &binding, &result)) {
-        result =
-            DRIVER(cuMulticastBindMem_v2)(team, dev, offset, memory, memory_offset, bytes, flags);
-    }
-    return end_bind(slot, result, "cuMulticastBindMem_v2");
+    return bind_memory(memory, &binding, "cuMulticastBindMem_v2");
 }
 
 CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice dev, cuuint64_t offset,
@@ -97,13 +85,7 @@ CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice dev, cu
                                   .memory_offset = memory_offset,
                                   .bytes = bytes,
                                   .flags = flags};
-    CUresult result;
-    struct mw_slot *slot = gate_enter();
-    if (!bind_ours(memory, &binding, &result)) {
-        result = DRIVER(cuLogicalEndpointBindMem)(endpoint, dev, offset, memory, memory_offset,
-                                                  bytes, flags);
-    }
-    return end_bind(slot, result, "cuLogicalEndpointBindMem");
+    return bind_memory(memory, &binding, "cuLogicalEndpointBindMem");
 }
 
 /* Unbinds what was bound as several chunks; false: the driver does it. */

@@ -133,6 +133,11 @@ CUresult vmm_bind(const struct extent *extent, const struct vmm_binding *binding
     return result;
 }
 
+CUresult vmm_bind_foreign(CUmemGenericAllocationHandle memory, const struct vmm_binding *binding)
+{
+    return bind_part(binding, 0, memory, binding->memory_offset, binding->bytes);
+}
+
 bool vmm_unbind(bool endpoint, uint64_t object, CUdevice device, uint64_t offset, CUresult *result)
 {
     struct vmm_binding **at = find(endpoint, object, device, offset);

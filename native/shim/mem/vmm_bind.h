@@ -34,6 +34,8 @@ struct vmm_binding {
  * inside the gate and holds the extent's moves, so all of it stays present. It does not hold extent_lock: the driver
  * may wait until other processes have joined a multicast object. */
 CUresult vmm_bind(const struct extent *extent, const struct vmm_binding *binding);
+/* The same for a handle of the driver's own, as of imported memory. */
+CUresult vmm_bind_foreign(CUmemGenericAllocationHandle memory, const struct vmm_binding *binding);
 /* With extent_lock: ends a binding that was made of several chunks; false: there is none at this place, and the driver is asked. */
 bool vmm_unbind(bool endpoint, uint64_t object, CUdevice device, uint64_t offset, CUresult *result);
 void vmm_bind_after_fork(void);

@@ -338,7 +338,9 @@ class Workloads:
         try:
             write_whole(f"{workload.folder}/clients/{client.pid}", line.encode())
         except OSError as error:  # a full disk: only the next agent would have read it
-            self._runtime.log.warning("client_not_recorded", client=str(client), error=str(error))
+            self._runtime.log.warning(
+                "client_record_not_written", client=str(client), error=str(error)
+            )
         self.divide(workload)
         self.on_owner(workload.record.uid)
 
@@ -351,7 +353,9 @@ class Workloads:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{workload.folder}/clients/{client.pid}")
         except OSError as error:
-            self._runtime.log.warning("client_not_unrecorded", client=str(client), error=str(error))
+            self._runtime.log.warning(
+                "client_record_not_removed", client=str(client), error=str(error)
+            )
         self.divide(workload)
         self.on_owner(workload.record.uid)
         self._linger(workload)
