@@ -129,7 +129,7 @@ class Replay:
             if pause_s and step.number % every == every - 1:
                 time.sleep(pause_s)  # noqa: TID251 (the program that is replayed computes elsewhere)
         if self.ballast:
-            self.threads.do(-1, self.check_ballast)
+            self.threads.do(-1, self.end_ballast)
 
     def take_ballast(self) -> None:
         """Memory with a pattern in it, in the context that the program uses."""
@@ -149,6 +149,12 @@ class Replay:
         if bytes(words) != PATTERN.to_bytes(4, "little") * len(words):
             self.different.append("the ballast is not as it was")
         self.ballast_checked = True
+
+    def end_ballast(self) -> None:
+        """Look at it and give it back: the next run takes its own."""
+        self.check_ballast()
+        if self.driver.code("cuCtxSetCurrent", self.ballast_context) == 0:
+            self.driver.code("cuMemFree_v2", self.ballast)
 
     def one(self, step: Step) -> None:
         """One call, in its thread."""
