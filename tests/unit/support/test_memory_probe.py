@@ -26,8 +26,10 @@ def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
     used, cached = memory_probe._malloc_bytes(), memory_probe._cached_bytes()
     for block in blocks:
         libc.free(block)
-    assert memory_probe._cached_bytes() == cached + BLOCKS * WITH_WORDS_OF_MALLOCS
-    assert memory_probe._malloc_bytes() == used - BLOCKS * WITH_WORDS_OF_MALLOCS
+    freed = BLOCKS * WITH_WORDS_OF_MALLOCS
+    assert memory_probe._cached_bytes() == cached + freed
+    # what else runs in the interpreter takes and gives some words meanwhile
+    assert abs(used - freed - memory_probe._malloc_bytes()) < WITH_WORDS_OF_MALLOCS
 
 
 def test_timers_that_were_called_off_are_forgotten_and_the_others_are_not() -> None:
