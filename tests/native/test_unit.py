@@ -31,6 +31,7 @@ SOURCES = {
         *EXTENT,
     ),
     "bind": ("mem/vmm_bind", *EXTENT),
+    "contexts": ("mem/device_contexts", "base/lock", "base/message"),
     "states": EXTENT,
 }
 BROKEN = {
@@ -39,6 +40,7 @@ BROKEN = {
     "victim": ("swap/victim", "return fits;", "return best_fits;"),
     "budgets": ("swap/restore", "transfer->device->restore_budget += chunk->bytes;", ";"),
     "bind": ("mem/vmm_bind", "unbind(binding, done);", ";"),
+    "contexts": ("mem/device_contexts", "destroy_ends == ends", "destroy_ends >= ends"),
     "states": ("mem/chunk", "[CHUNK_DECOMMITTED] = true},", "},"),
 }
 """a mistake in each: its program must notice"""

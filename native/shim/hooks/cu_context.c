@@ -146,9 +146,10 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
         return real(context);
     }
     lock_take(&contexts_lock);
-    bool known = device_remove_context(context, &device);
+    bool known = device_begin_destroy(context, &device);
     forget(context);
     CUresult result = real(context);
+    device_end_destroy();
     if (known && result != CUDA_SUCCESS) {
         device_add_context(device, context);
     }

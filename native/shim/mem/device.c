@@ -215,6 +215,7 @@ void device_tell(const struct device *device, struct mw_attach *state)
 
 void device_after_fork(void)
 {
+    memset(devices, 0, sizeof(devices));
     device_count = 0;
     lock_after_fork(&device_lock);
     lock_after_fork(&attach_lock);

@@ -1,5 +1,6 @@
 #include "shim/mem/device_contexts.h"
 
+#include <sched.h>
 #include <string.h>
 
 #include "shim/agent/client_report.h"
@@ -8,6 +9,9 @@
 #include "shim/gate/streams.h"
 
 struct lock contexts_lock = LOCK_INIT(LOCK_CONTEXTS);
+/* Under device_lock. */
+static uint32_t destroying; /* threads that are about to destroy a context */
+static uint32_t destroy_ends;
 
 CUresult device_check(void)
 {
@@ -16,9 +20,8 @@ CUresult device_check(void)
     return DRIVER(cuCtxGetStreamPriorityRange)(&least, &greatest);
 }
 
-bool device_has_context(const struct device *device, CUcontext context)
+static bool has_context(const struct device *device, CUcontext context)
 {
-    LOCK_SCOPE(&device_lock);
     for (uint32_t i = 0; i < device->context_count; i++) {
         if (device->contexts[i] == context) {
             return true;
@@ -27,31 +30,79 @@ bool device_has_context(const struct device *device, CUcontext context)
     return false;
 }
 
-/* False: it is there already. */
-static bool list_context(struct device *device, CUcontext context, bool *full)
+bool device_has_context(const struct device *device, CUcontext context)
 {
     LOCK_SCOPE(&device_lock);
-    for (uint32_t i = 0; i < device->context_count; i++) {
-        if (device->contexts[i] == context) {
-            return false;
-        }
+    return has_context(device, context);
+}
+
+/* With device_lock. True: there was room. */
+static bool list_context(struct device *device, CUcontext context)
+{
+    if (device->context_count == CONTEXTS_MAX) {
+        return false;
     }
-    *full = device->context_count == CONTEXTS_MAX;
-    if (!*full) {
-        device->contexts[device->context_count++] = context;
-    }
+    device->contexts[device->context_count++] = context;
     return true;
+}
+
+static void tell_of_context(const struct device *device, bool is_listed)
+{
+    agent_amount(MW_CONTEXT, device->gpu, 0);
+    if (!is_listed) {
+        client_report_pinned("cuCtxCreate"); /* what runs in this one cannot be waited for */
+    }
 }
 
 void device_add_context(struct device *device, CUcontext context)
 {
-    bool full = false;
-    if (list_context(device, context, &full)) {
-        agent_amount(MW_CONTEXT, device->gpu, 0);
+    lock_take(&device_lock);
+    bool is_new = !has_context(device, context);
+    bool is_listed = is_new && list_context(device, context);
+    lock_drop(&device_lock);
+    if (is_new) {
+        tell_of_context(device, is_listed);
     }
-    if (full) {
-        client_report_pinned("cuCtxCreate"); /* what runs in this one cannot be waited for */
+}
+
+/* False: a context is being destroyed. */
+static bool is_quiet(uint32_t *ends)
+{
+    LOCK_SCOPE(&device_lock);
+    *ends = destroy_ends;
+    return destroying == 0;
+}
+
+/* False: the context may be one that was destroyed since the driver was asked. */
+static bool add_found(struct device *device, CUcontext context, uint32_t ends)
+{
+    lock_take(&device_lock);
+    bool is_alive = destroying == 0 && destroy_ends == ends;
+    bool is_new = is_alive && !has_context(device, context);
+    bool is_listed = is_new && list_context(device, context);
+    lock_drop(&device_lock);
+    if (is_new) {
+        tell_of_context(device, is_listed);
     }
+    return is_alive;
+}
+
+/* The current context was made behind our back: it is new, unless another thread destroys it meanwhile. */
+static CUresult add_current(struct device *device)
+{
+    CUcontext context = NULL;
+    uint32_t ends;
+    CUresult result;
+    do {
+        while (!is_quiet(&ends)) {
+            sched_yield();
+        }
+        result = device_check();
+        if (result == CUDA_SUCCESS) {
+            result = DRIVER(cuCtxGetCurrent)(&context);
+        }
+    } while (result == CUDA_SUCCESS && context && !add_found(device, context, ends));
+    return result;
 }
 
 CUresult device_current(struct device **device)
@@ -63,8 +114,9 @@ CUresult device_current(struct device **device)
         return result;
     }
     result = device_of_ordinal(ordinal, device);
-    if (result == CUDA_SUCCESS && DRIVER(cuCtxGetCurrent)(&context) == CUDA_SUCCESS && context) {
-        device_add_context(*device, context); /* new, if it was made behind our back */
+    if (result == CUDA_SUCCESS && DRIVER(cuCtxGetCurrent)(&context) == CUDA_SUCCESS && context &&
+        !device_has_context(*device, context)) {
+        result = add_current(*device);
     }
     return result;
 }
@@ -83,6 +135,21 @@ bool device_remove_context(CUcontext context, struct device **device)
         }
     }
     return false;
+}
+
+bool device_begin_destroy(CUcontext context, struct device **device)
+{
+    lock_take(&device_lock);
+    destroying++;
+    lock_drop(&device_lock);
+    return device_remove_context(context, device);
+}
+
+void device_end_destroy(void)
+{
+    LOCK_SCOPE(&device_lock);
+    destroying--;
+    destroy_ends++;
 }
 
 bool device_push(struct device *device)
@@ -118,4 +185,8 @@ void device_drain(struct device *device)
     }
 }
 
-void device_contexts_after_fork(void) { lock_after_fork(&contexts_lock); }
+void device_contexts_after_fork(void)
+{
+    destroying = 0;
+    lock_after_fork(&contexts_lock);
+}

@@ -12,9 +12,13 @@
  * while the agent is asked something. */
 extern struct lock contexts_lock;
 
-/* A context exists now / is about to go / was not destroyed after all. */
+/* A context exists now / is gone. */
 void device_add_context(struct device *device, CUcontext context);
 bool device_remove_context(CUcontext context, struct device **device);
+/* The caller is about to destroy a context; false: no device lists it. Until device_end_destroy no thread that
+ * found it current adds it again. */
+bool device_begin_destroy(CUcontext context, struct device **device);
+void device_end_destroy(void);
 bool device_has_context(const struct device *device, CUcontext context);
 /* The error that the driver reports of the current context before all others: there is none, it was
  * destroyed, or a kernel has broken it. */
