@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from moiety.testing.node import Node
+from tests.support.agent_clients import Others, Shims, connecting, starting
+from tests.support.command_line import Cli
+from tests.support.foreground import pretended_native
 from tests.support.native import compile_c, native_dir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +75,34 @@ def make_node(tmp_path: Path, native: Path) -> Iterator[Callable[[str], Node]]:
     yield make
     for node in made:
         node.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Libraries of a driver that pretends to have one card."""
+    return pretended_native(tmp_path_factory.mktemp("native"), 16 << 30)
+
+
+@pytest.fixture
+def cli(tmp_path: Path, pretended: Path) -> Iterator[Cli]:
+    """The command line, with an agent of its own."""
+    made = Cli(tmp_path, pretended)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def shims() -> Iterator[Shims]:
+    """Connections of processes that the test plays."""
+    with connecting() as make:
+        yield make
+
+
+@pytest.fixture
+def others() -> Iterator[Others]:
+    """Processes besides the test's own."""
+    with starting() as make:
+        yield make
 
 
 def has_cuda_core() -> bool:

@@ -21,9 +21,7 @@ from tests.support.agent_clients import (
     GIB,
     Others,
     Shims,
-    connecting,
     joined,
-    starting,
 )
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
 from tests.support.wire_end import Closed
@@ -38,18 +36,6 @@ def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def agent(tmp_path: Path, pretended: Path) -> Iterator[AgentProcess]:
     with AgentProcess(tmp_path / "a", pretended, ARGUMENTS) as running:
         yield running
-
-
-@pytest.fixture
-def shims() -> Iterator[Shims]:
-    with connecting() as make:
-        yield make
-
-
-@pytest.fixture
-def others() -> Iterator[Others]:
-    with starting() as make:
-        yield make
 
 
 def test_a_lone_process_is_granted_and_its_word_is_open(agent: AgentProcess, shims: Shims) -> None:

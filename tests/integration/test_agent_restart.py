@@ -21,16 +21,11 @@ from moiety.model import errors
 from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import AmountMessage
-from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.foreground import AgentProcess, uuid_of
 from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
 
 
 @pytest.fixture

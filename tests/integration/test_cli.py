@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,21 +16,8 @@ from moiety.agent.control import protocol
 from moiety.model import errors
 from moiety.testing.waiting import until
 from tests.support.command_line import Cli
-from tests.support.foreground import pretended_native
 
 GIB = 1 << 30
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
-
-
-@pytest.fixture
-def cli(tmp_path: Path, pretended: Path) -> Iterator[Cli]:
-    made = Cli(tmp_path, pretended)
-    yield made
-    made.end()
 
 
 def test_the_program_gets_its_environment_arguments_and_exit_code(cli: Cli) -> None:

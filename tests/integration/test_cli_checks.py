@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,21 +12,8 @@ import pytest
 from moiety.devices.native import native_dir
 from moiety.model import errors
 from tests.support.command_line import Cli
-from tests.support.foreground import pretended_native
 
 GIB = 1 << 30
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
-
-
-@pytest.fixture
-def cli(tmp_path: Path, pretended: Path) -> Iterator[Cli]:
-    made = Cli(tmp_path, pretended)
-    yield made
-    made.end()
 
 
 def script(path: Path, text: str) -> Path:

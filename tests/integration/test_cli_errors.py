@@ -6,7 +6,6 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,21 +13,8 @@ import pytest
 from moiety.agent.system.paths import prepare
 from moiety.model import errors
 from tests.support.command_line import Cli
-from tests.support.foreground import pretended_native
 
 GIB = 1 << 30
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
-
-
-@pytest.fixture
-def cli(tmp_path: Path, pretended: Path) -> Iterator[Cli]:
-    made = Cli(tmp_path, pretended)
-    yield made
-    made.end()
 
 
 BAD_RUNS: list[tuple[str, list[str], type[errors.MoietyError], str]] = [

@@ -17,7 +17,7 @@ from moiety.model import errors
 from moiety.testing.waiting import DEADLINE_S, until
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import AmountMessage
-from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.foreground import AgentProcess, uuid_of
 from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
@@ -35,11 +35,6 @@ sys.stdin.read()
 """
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
 
 
 @pytest.fixture

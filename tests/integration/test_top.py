@@ -10,15 +10,10 @@ from pathlib import Path
 import pytest
 
 from moiety.model import errors
-from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.foreground import AgentProcess, uuid_of
 from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
 
 
 @pytest.fixture

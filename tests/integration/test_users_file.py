@@ -13,7 +13,7 @@ import pytest
 from moiety.agent.control import protocol
 from moiety.model.share import Share
 from moiety.testing.waiting import until
-from tests.support.foreground import AgentProcess, pretended_native
+from tests.support.foreground import AgentProcess
 from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
 
 pytestmark = [
@@ -41,11 +41,6 @@ CREATE = (
     "call.ask(protocol.CreateWorkload('train', ['train'], '/', Share({share})), protocol.Created)"
     ".socket"
 )
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
 
 
 @pytest.fixture
