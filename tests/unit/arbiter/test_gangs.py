@@ -49,6 +49,38 @@ def test_one_wish_brings_all_and_one_revoke_takes_all() -> None:
     assert open_of(a, b, other) == [False, False, True]
 
 
+def test_a_gang_waits_for_those_it_must_not_hold_beside_on_each_of_its_gpus() -> None:
+    n = node(2)
+    a, b = start(n, "g", {0: [1]}, {1: [1]})
+    other = n.start({1: [1]})
+    n.feed(ev.ShareSet(other.number, Share(gpu=0.5)))
+    pass_turns(n)
+    touch(n, other)
+    assert open_of(a, b, other) == [False, False, True], "it has a part of the time for itself"
+    other.hung = True
+    touch(n, a)
+    assert open_of(a, b, other) == [False, False, True]
+    n.tick(0.2)
+    assert n.view(other).state == "draining", "its last work has not ended"
+    n.settle()
+    assert open_of(a, b) == [False, False]
+    other.hung = False
+    n.settle()
+    assert open_of(a, b, other) == [True, True, False]
+
+
+def test_a_revoke_takes_the_lease_of_each_member() -> None:
+    n = node()
+    members = start(n, "g", {0: [2]}, {0: [2]}, {0: [2]}, {0: [2]})
+    n.told.clear()
+    other = n.start({0: [8]})
+    pass_turns(n)
+    touch(n, other)
+    revoked = [told.tenant for told in n.told if isinstance(told, do.Revoke)]
+    assert revoked == [member.number for member in members]
+    assert open_of(*members, other) == [False, False, False, False, True]
+
+
 def test_a_gang_is_idle_only_when_all_are() -> None:
     n = node()
     a, b = start(n, "g", {0: [4]}, {0: [4]})
@@ -97,6 +129,21 @@ def test_a_gang_is_as_urgent_as_its_most_urgent_member() -> None:
     n.feed(ev.ShareSet(b.number, Share(priority=Priority.HIGH)))
     touch(n, a)
     assert open_of(a, b, other) == [True, True, False]
+
+
+def test_a_gang_is_no_more_urgent_once_its_urgent_member_has_left() -> None:
+    n = node()
+    urgent, a, b = start(n, "g", {0: [2]}, {0: [2]}, {0: [2]})
+    n.feed(ev.ShareSet(urgent.number, Share(priority=Priority.HIGH)))
+    other = n.start({0: [8]})
+    pass_turns(n)
+    touch(n, other)
+    assert not other.is_open, "the gang goes first"
+    n.kill(urgent)
+    n.settle()
+    pass_turns(n)
+    touch(n, other)
+    assert open_of(a, b, other) == [False, False, True]
 
 
 def test_who_waits_for_one_of_a_gang_has_all_of_it_watched() -> None:
