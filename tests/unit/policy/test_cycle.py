@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from moiety.model.errors import InvalidValue
@@ -85,6 +87,21 @@ def test_who_is_within_quota_does_not_yield() -> None:
     assert placed(decisions) == []
 
 
+@pytest.mark.parametrize(("sizes", "yields"), [((5,), []), ((4, 1), ["theirs1/main/0"])])
+def test_a_unit_does_not_yield_if_its_queue_would_have_less_than_the_one_that_takes(
+    sizes: tuple[int, ...], yields: list[str]
+) -> None:
+    """Queue b has 5 GPUs of a fair share of 4; queue a has 3 and waits for one more."""
+    queues = tuple(Queue(name, quota=Amounts(gpu_milli=0)) for name in "ab")
+    ours, more = work("ours", tasks=3), work("more", submitted_s=9)
+    theirs = [work(f"theirs{at}", "b", size, submitted_s=at) for at, size in enumerate(sizes)]
+    running, free = runs(ours, (5,), (6,), (7,)), iter(range(5))
+    for each, size in zip(theirs, sizes, strict=True):
+        running += runs(each, tuple(next(free) for _ in range(size)))
+    snapshot = Snapshot((node(count=8),), (ours, more, *theirs), tuple(running), queues, now_s=10)
+    assert evicted(decide(snapshot)) == yields
+
+
 def test_what_is_guaranteed_never_yields_and_stays_within_quota() -> None:
     ours, theirs = work("ours"), work("theirs", "b", 4, kept=1)
     decisions = decide(
@@ -160,12 +177,33 @@ def test_what_has_run_for_less_than_the_minimum_is_left_alone() -> None:
     assert evicted(decide(snapshot, settings=CycleSettings(min_run_s=10))) == ["theirs/main/0"]
 
 
+def test_a_gang_has_run_as_long_as_its_youngest_task() -> None:
+    ours, theirs = work("ours"), work("theirs", "b", tasks=4)
+    running = [
+        replace(each, since_s=since_s)
+        for each, since_s in zip(
+            runs(theirs, (0,), (1,), (2,), (3,)), (0.0, 50.0, 0.0, 0.0), strict=True
+        )
+    ]
+    snapshot = Snapshot((node(),), (ours, theirs), tuple(running), (A, B), now_s=60)
+    assert evicted(decide(snapshot, settings=CycleSettings(min_run_s=30))) == []
+    assert len(evicted(decide(snapshot, settings=CycleSettings(min_run_s=10)))) == 4
+
+
 def test_a_limit_holds_even_where_there_is_room() -> None:
     tight = Queue("a", quota=Amounts(gpu_milli=1000), limit=Amounts(gpu_milli=1000))
     decisions = decide(Snapshot((node(),), (work("x"), work("y")), (), (tight,)))
     assert placed(decisions) == ["x/main/0"]
     [refusal] = [each for each in decisions if isinstance(each, PlacementRefusal)]
     assert (refusal.reason, refusal.numbers["limit_gpu_milli"]) == (Reason.QUEUE_LIMIT, 1000)
+
+
+def test_the_refusal_names_the_queue_whose_limit_it_is() -> None:
+    parent = Queue("parent", quota=Amounts(), limit=Amounts(gpu_milli=1000))
+    child = Queue("a", "parent", quota=Amounts(), limit=Amounts(gpu_milli=3000))
+    decisions = decide(Snapshot((node(),), (work("x"), work("y")), (), (parent, child)))
+    [refusal] = [each for each in decisions if isinstance(each, PlacementRefusal)]
+    assert refusal.text == "queue parent would have 2 GPUs, and its limit is 1"
 
 
 @pytest.mark.parametrize(
