@@ -82,6 +82,35 @@ def test_a_holder_outlives_its_agent_and_is_taken_over(agent: AgentProcess) -> N
     shim.close()
 
 
+def test_a_fence_is_written_down_for_the_next_agent(tmp_path: Path, pretended: Path) -> None:
+    arguments = [*ARGUMENTS, "--overdue", "fence", "--revoke-deadline", "100ms"]
+    with AgentProcess(tmp_path / "a", pretended, arguments) as agent:
+        holder, other = Shim(agent.workload()), Shim(agent.workload())
+        for shim in (holder, other):
+            shim.hello()
+            shim.attach(uuid_of(0))
+        holder.allocated(0, 10 * GIB)
+        holder.expect(Type.GRANT)
+        other.alloc(0, 10 * GIB)
+
+        def is_fenced() -> bool:
+            own = Path(holder.path).parent.name
+            return any((row.workload, row.state) == (own, "fenced") for row in agent.ps())
+
+        until(is_fenced, "the deadline of the revoke")
+        other.close()  # it is the same process, and the fence is by pid
+        until(lambda: len(agent.ps()) == 1, "the other one to be gone")
+        agent.kill()
+        agent.start()
+        holder.resume(holding=True)
+        assert not holder.is_open
+        holder.attach(uuid_of(0), allocated=10 * GIB, resident=10 * GIB)
+        assert is_fenced()
+        holder.drain({0: 10 * GIB})
+        until(lambda: not is_fenced(), "the agent to read its answer")
+        holder.close()
+
+
 def test_the_host_memory_for_evicted_data_outlives_the_agent(
     tmp_path: Path, pretended: Path
 ) -> None:

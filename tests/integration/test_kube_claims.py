@@ -71,6 +71,18 @@ def test_a_claim_becomes_a_share_of_its_gpu_and_a_file_for_the_runtime(
     on_node(tmp_path, native, story)
 
 
+def test_two_requests_at_once_prepare_a_claim_once(tmp_path: Path, native: Path) -> None:
+    async def story(node: KubeNode) -> None:
+        claim = node.claim("train", {"gpu-0": 60})
+        key, uid = node.key(claim), claim["metadata"]["uid"]
+        answers = await asyncio.gather(*(node.kubelet.prepare(key, key) for _ in range(4)))
+        assert {answer[uid].error for answer in answers} == {""}
+        assert node.log.count("claim_prepared") == 1
+        assert set(node.shares()) == node.written_down() == {f"k8s-{uid}"}
+
+    on_node(tmp_path, native, story)
+
+
 def test_what_is_wrong_with_a_claim_is_said_and_leaves_nothing_behind(
     tmp_path: Path, native: Path
 ) -> None:

@@ -106,6 +106,21 @@ def test_nobody_comes_to_anothers_socket(agent: AgentProcess, users: Users) -> N
         alice.do(f"os.unlink({path!r})")
 
 
+def test_nor_does_a_socket_that_can_be_reached_let_a_stranger_in(
+    agent: AgentProcess, users: Users
+) -> None:
+    alice = holding(users, ALICE)
+    bob = users(BOB)
+    path = Path(alice.do("made.socket"))
+    path.parent.chmod(0o755)
+    path.chmod(0o666)
+    bob.do(f"shim = Shim({str(path)!r})")
+    with pytest.raises(Raised) as refused:
+        bob.do("shim.hello('stranger')")
+    assert refused.value.kind in ("Closed", "ConnectionResetError", "BrokenPipeError")
+    assert [(row.uid, row.pid) for row in agent.ps()] == [(ALICE, alice.pid)]
+
+
 def test_others_see_who_and_how_much_and_not_what(agent: AgentProcess, users: Users) -> None:
     alice = holding(users, ALICE)
     bob = holding(users, BOB, 2 * GIB)

@@ -40,6 +40,24 @@ def test_memory_mapped_in_every_way_is_right_after_hundreds_of_hand_offs(
     assert_right_once_stopped(*running)
 
 
+def test_the_next_agent_is_told_how_much_is_pinned(
+    make_node: MakeNode, build: Callable[[str], Path], kernels: Path
+) -> None:
+    node = make_node(GPU)
+    agent = node.start_agent(*QUICK)
+    process = node.run([build("vmm_turns"), kernels, FOREVER, "5"])
+
+    def is_known() -> bool:
+        return any(row["pinned_bytes"] == 2 * MIB for row in node.json("ps"))
+
+    node.until(is_known, "it has exported memory, once and for all")
+    agent.kill()
+    agent.wait()
+    node.start_agent(*QUICK)
+    node.until(is_known, "the new agent counts it, too")
+    assert_right_once_stopped(process)
+
+
 @pytest.mark.slow
 def test_a_handle_that_is_larger_than_a_segment_of_the_arena_leaves_at_once(
     make_node: MakeNode, build: Callable[[str], Path], programs: Path, kernels: Path
