@@ -28,6 +28,10 @@ struct simgpu_launch {
     void *shared; /* dynamic shared memory, the same for all blocks of the launch */
     /* Inside a graph: what its conditional nodes look at (CUgraphConditionalHandle). */
     void (*set_conditional)(uint64_t handle, unsigned value);
+    /* At addresses of multicast objects, which nothing else may read or write: as multimem.st and
+     * multimem.ld_reduce. */
+    void (*multimem_store)(uint64_t *at, const uint64_t *words, uint64_t count);
+    void (*multimem_sum)(uint64_t *sums, const uint64_t *at, uint64_t count);
 };
 
 struct simgpu_kernel {

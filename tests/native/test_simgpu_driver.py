@@ -47,6 +47,15 @@ def test_two_gpus_are_two(build: Build, gpu: dict[str, str]) -> None:
     assert run(build("simgpu_peers"), two) == "ok\n"
 
 
+def test_an_address_of_two_gpus_reaches_both(build: Build, gpu: dict[str, str]) -> None:
+    two = gpu | {"MOIETY_SIMGPU": "2xH100:memory=256MiB,residue=2MiB"}
+    assert run(build("simgpu_multicast"), two) == "ok\n"
+
+
+def test_older_cards_have_no_multicast(build: Build, gpu: dict[str, str]) -> None:
+    assert run(build("simgpu_multicast"), gpu) == "cannot\n"
+
+
 def test_poisoned_memory_is_never_zero(build: Build, gpu: dict[str, str]) -> None:
     assert run(build("simgpu_vmm"), gpu | {"MOIETY_SIMGPU_POISON": "1"}) == "ok\n"
 

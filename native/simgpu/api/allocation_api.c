@@ -9,6 +9,7 @@
 #include "simgpu/mem/address.h"
 #include "simgpu/mem/allocation.h"
 #include "simgpu/mem/chunk.h"
+#include "simgpu/mem/multicast.h"
 #include "simgpu/shared/clock.h"
 
 static CUresult check_prop(const CUmemAllocationProp *prop)
@@ -75,11 +76,17 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     SG_ENTER();
     sg_allocations_lock();
-    struct sg_chunk *chunk = sg_allocation(handle);
+    struct sg_multicast *multicast = sg_multicast_of(handle);
+    struct sg_chunk *chunk = multicast ? NULL : sg_allocation(handle);
+    sg_multicast_take_handle(multicast);
     if (chunk && --chunk->handles == 0) {
         sg_handle_remove(chunk, SG_CHUNK);
     }
     sg_allocations_unlock();
+    if (multicast) {
+        sg_multicast_unref(multicast);
+        return CUDA_SUCCESS;
+    }
     if (!chunk) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -97,7 +104,10 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
     sg_allocations_lock();
     sg_ranges_lock();
     struct sg_range *range = sg_ranges_find_mapped((uint64_t)(uintptr_t)address);
-    if (range) {
+    if (range && range->multicast) {
+        sg_multicast_ref(range->multicast);
+        *out = sg_multicast_give_handle(range->multicast);
+    } else if (range) {
         sg_chunk_ref(range->chunk);
         give_handle(range->chunk, out);
     }
@@ -124,19 +134,26 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
     struct sg_token token;
+    int file;
     SG_ENTER();
-    struct sg_chunk *chunk = sg_allocation(handle);
-    if (!out || flags || !chunk) {
+    const struct sg_multicast *multicast = sg_multicast_of(handle);
+    struct sg_chunk *chunk = multicast ? NULL : sg_allocation(handle);
+    if (!out || flags || (!chunk && !multicast)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    if (multicast) {
+        SG_TRY(sg_multicast_export(multicast, &file));
+        memcpy(out, &file, sizeof file);
+        return CUDA_SUCCESS;
+    }
     if (!(chunk->prop.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     SG_TRY(sg_chunk_share(chunk, &token));
-    int file = (int)syscall(SYS_memfd_create, "simgpu-shared", 1u /* MFD_CLOEXEC */);
+    file = (int)syscall(SYS_memfd_create, "simgpu-shared", 1u /* MFD_CLOEXEC */);
     if (file < 0 || write(file, &token, sizeof token) != (ssize_t)sizeof token) {
         if (file >= 0) {
             close(file);
@@ -150,6 +167,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
                                         CUmemAllocationHandleType type)
 {
+    struct sg_multicast *multicast;
     struct sg_token token;
     struct sg_chunk *chunk;
     SG_ENTER();
@@ -158,6 +176,12 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
     }
     if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (sg_multicast_import(&multicast, (int)(intptr_t)os_handle) == CUDA_SUCCESS) {
+        sg_allocations_lock();
+        *out = sg_multicast_give_handle(multicast);
+        sg_allocations_unlock();
+        return CUDA_SUCCESS;
     }
     if (pread((int)(intptr_t)os_handle, &token, sizeof token, 0) != (ssize_t)sizeof token) {
         return CUDA_ERROR_INVALID_VALUE;

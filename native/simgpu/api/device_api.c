@@ -296,6 +296,7 @@ static int of_model(CUdevice_attribute attribute, unsigned gpu, int *value)
         *value = (int)profile->shared_per_block_optin;
         return 1;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
         *value = profile->cc_major >= 9;
         return 1;
     case CU_DEVICE_ATTRIBUTE_GPU_PCI_DEVICE_ID:

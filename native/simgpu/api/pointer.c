@@ -86,10 +86,10 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
         answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        answer->word = mapped ? (uint64_t)mapped->chunk->prop.requestedHandleTypes
-                       : range && range->kind == SG_RANGE_POOLED
-                           ? (uint64_t)range->pool->props.handleTypes
-                           : 0;
+        answer->word =
+            mapped ? mapped->chunk ? (uint64_t)mapped->chunk->prop.requestedHandleTypes : 0
+            : range && range->kind == SG_RANGE_POOLED ? (uint64_t)range->pool->props.handleTypes
+                                                      : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         answer->number = mapped  ? (unsigned)mapped->access

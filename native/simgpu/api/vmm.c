@@ -7,6 +7,7 @@
 #include "simgpu/mem/address.h"
 #include "simgpu/mem/allocation.h"
 #include "simgpu/mem/chunk.h"
+#include "simgpu/mem/multicast.h"
 #include "simgpu/shared/clock.h"
 
 /* ---- addresses ---- */
@@ -61,6 +62,62 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 
 /* ---- mapping ---- */
 
+/* Reserved, and nothing is mapped there. The map is locked. */
+static int is_free(uint64_t address, uint64_t size)
+{
+    const struct sg_range *reserved = sg_ranges_find(address);
+    const struct sg_range *inside = sg_ranges_mapped_after(address);
+    return reserved && reserved->kind == SG_RANGE_RESERVED &&
+           size <= reserved->size - (address - reserved->base) &&
+           !(inside && inside->base < address + size);
+}
+
+/* A multicast object is mapped once all its GPUs were added. */
+static void await_devices(CUmemGenericAllocationHandle handle)
+{
+    sg_allocations_lock();
+    struct sg_multicast *object = sg_multicast_of(handle);
+    if (object) {
+        sg_multicast_ref(object);
+    }
+    sg_allocations_unlock();
+    if (object) {
+        sg_multicast_await_devices(object);
+        sg_multicast_unref(object);
+    }
+}
+
+/* No page is mapped for a multicast object: only kernels use it (exec/multimem.h). */
+static CUresult map_multicast(struct sg_range *range, struct sg_multicast *object)
+{
+    if (range->size > sg_multicast_bytes(object)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    sg_multicast_ref(object);
+    range->multicast = object;
+    sg_ranges_add(range);
+    return CUDA_SUCCESS;
+}
+
+/* The map and the allocations are locked. */
+static CUresult map(struct sg_range *range, CUmemGenericAllocationHandle handle)
+{
+    struct sg_multicast *object = sg_multicast_of(handle);
+    struct sg_chunk *chunk = object ? NULL : sg_allocation(handle);
+    if (object) {
+        return map_multicast(range, object);
+    }
+    if (!chunk || range->size > chunk->bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    SG_TRY(sg_chunk_map(chunk, range->base, range->size, 0, PROT_NONE));
+    sg_chunk_ref(chunk);
+    range->gpu = chunk->gpu;
+    range->chunk = chunk;
+    sg_ranges_add(range);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
                   CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
@@ -72,34 +129,20 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
     if (!range) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    await_devices(handle);
+    *range =
+        (struct sg_range){.base = address, .size = size, .span = size, .kind = SG_RANGE_MAPPED};
     sg_allocations_lock();
-    struct sg_chunk *chunk = sg_allocation(handle);
     sg_ranges_lock();
-    struct sg_range *reserved = sg_ranges_find(address), *inside = sg_ranges_mapped_after(address);
-    if (chunk && size <= chunk->bytes && reserved && reserved->kind == SG_RANGE_RESERVED &&
-        size <= reserved->size - (address - reserved->base) &&
-        !(inside && inside->base < address + size)) {
-        result = sg_chunk_map(chunk, address, size, offset, PROT_NONE);
-        if (!result) {
-            sg_chunk_ref(chunk);
-            *range = (struct sg_range){.base = address,
-                                       .size = size,
-                                       .span = size,
-                                       .kind = SG_RANGE_MAPPED,
-                                       .gpu = chunk->gpu,
-                                       .chunk = chunk,
-                                       .offset = offset};
-            sg_ranges_add(range);
-        }
-    }
+    CUresult result = is_free(address, size) ? map(range, handle) : CUDA_ERROR_INVALID_VALUE;
+    unsigned gpu = range->gpu;
     sg_ranges_unlock();
     sg_allocations_unlock();
     if (result) {
         free(range);
         return result;
     }
-    sg_pay(sg_profile_of(chunk->gpu)->map_ns);
+    sg_pay(sg_profile_of(gpu)->map_ns);
     return CUDA_SUCCESS;
 }
 
@@ -132,7 +175,9 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
         struct sg_range *range = sg_ranges_find_mapped(at);
         at += range->size;
         gpu = range->gpu;
-        sg_chunk_unmap(range->chunk, range->base, range->size, range->offset);
+        if (range->chunk) {
+            sg_chunk_unmap(range->chunk, range->base, range->size, range->offset);
+        }
         sg_ranges_remove(range);
         range->managed = (struct sg_managed *)(void *)gone;
         gone = range;
@@ -146,7 +191,11 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     }
     while (gone) {
         struct sg_range *next = (struct sg_range *)(void *)gone->managed;
-        sg_chunk_unref(gone->chunk);
+        if (gone->chunk) {
+            sg_chunk_unref(gone->chunk);
+        } else {
+            sg_multicast_unref(gone->multicast);
+        }
         free(gone);
         gone = next;
     }
@@ -191,7 +240,9 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
                              ? PROT_READ | PROT_WRITE
                          : range->access == CU_MEM_ACCESS_FLAGS_PROT_READ ? PROT_READ
                                                                           : PROT_NONE;
-        mprotect((void *)(uintptr_t)range->base, range->size, protection);
+        if (range->chunk) {
+            mprotect((void *)(uintptr_t)range->base, range->size, protection);
+        }
         at += range->size;
     }
     sg_ranges_unlock();

@@ -17,6 +17,7 @@ enum sg_type {
     SG_USER_OBJECT,
     SG_ARRAY,
     SG_MIPMAPPED_ARRAY,
+    SG_MULTICAST,
 };
 
 void sg_handle_add(const void *object, enum sg_type type);

@@ -56,6 +56,14 @@ void sg_guard_install(void)
     install(SIGBUS, &previous_bus);
 }
 
+void sg_guard_fail(uint64_t address)
+{
+    if (escape) {
+        escaped_address = address;
+        siglongjmp(*escape, 1);
+    }
+}
+
 int sg_guarded(void (*work)(void *), void *argument, uint64_t *address)
 {
     sigjmp_buf here, *outer = escape;

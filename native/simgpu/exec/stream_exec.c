@@ -16,6 +16,7 @@
 #include "simgpu/exec/conditional_value.h"
 #include "simgpu/exec/guard.h"
 #include "simgpu/exec/module.h"
+#include "simgpu/exec/multimem.h"
 #include "simgpu/mem/managed.h"
 #include "simgpu/mem/memory.h"
 #include "simgpu/shared/clock.h"
@@ -120,6 +121,8 @@ static void execute_kernel(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         void *shared = launch->shape.shared_bytes ? calloc(1, launch->shape.shared_bytes) : NULL;
         launch->shape.shared = shared;
         launch->shape.set_conditional = sg_conditional_value_set;
+        launch->shape.multimem_store = sg_multimem_store;
+        launch->shape.multimem_sum = sg_multimem_sum;
         uint64_t start = sg_now_ns();
         sg_run_guarded(stream, run_body, &body);
         duration = sg_now_ns() - start;

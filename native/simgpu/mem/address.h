@@ -23,6 +23,7 @@ enum sg_range_kind {
 };
 
 struct sg_chunk;
+struct sg_multicast;
 struct sg_block;
 struct sg_managed;
 struct sg_piece;
@@ -36,8 +37,9 @@ struct sg_range {
     unsigned flags;
     uint64_t id; /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     struct sg_chunk *chunk;
-    uint64_t offset; /* in the chunk */
-    int access;      /* SG_RANGE_MAPPED: enum CUmemAccess_flags, the most that any GPU has */
+    struct sg_multicast *multicast; /* SG_RANGE_MAPPED: it is mapped there, and no chunk */
+    uint64_t offset;                /* in the chunk */
+    int access; /* SG_RANGE_MAPPED: enum CUmemAccess_flags, the most that any GPU has */
     uint8_t access_of[SG_DEVICES_MAX];
     struct sg_block *block;
     struct sg_managed *managed;
