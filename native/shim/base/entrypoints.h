@@ -75,6 +75,8 @@
 #define CLASS_cuMemExportToShareableHandle OWN
 #define CLASS_cuMemGetAccess OWN
 #define CLASS_cuMemMapArrayAsync OWN
+#define CLASS_cuMulticastBindAddr OWN
+#define CLASS_cuMulticastBindAddr_v2 OWN
 #define CLASS_cuMulticastBindMem OWN
 #define CLASS_cuMulticastBindMem_v2 OWN
 #define CLASS_cuMulticastUnbind OWN
@@ -190,8 +192,6 @@
 /* Gated, and pin their caller when they succeed: they make or expose memory that the shim cannot move. */
 #define CLASS_cuLibraryGetManaged PIN
 #define CLASS_cuMulticastCreate PIN
-#define CLASS_cuMulticastBindAddr PIN
-#define CLASS_cuMulticastBindAddr_v2 PIN
 
 /* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
 #define CLASS_cuFuncLoad GROWS

@@ -8,6 +8,7 @@
 #include "shim/gate/gate.h"
 #include "shim/gate/streams.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/extent_table.h"
 #include "shim/mem/vmm_bind.h"
 #include "shim/mem/vmm_handle.h"
 
@@ -22,6 +23,12 @@ static struct extent *hold_extent(CUmemGenericAllocationHandle memory)
     }
     extent_hold_moves(vmm_handle->extent);
     return vmm_handle->extent;
+}
+
+static void release_moves(struct extent *extent)
+{
+    LOCK_SCOPE(&extent_lock);
+    extent_release_moves(extent);
 }
 
 /* Inside the gate, where nothing leaves: what others write to stays from now on. */
@@ -41,8 +48,7 @@ static CUresult bind_memory(CUmemGenericAllocationHandle memory, const struct vm
     struct extent *extent = hold_extent(memory);
     CUresult result = extent ? vmm_bind(extent, binding) : vmm_bind_foreign(memory, binding);
     if (extent) {
-        LOCK_SCOPE(&extent_lock);
-        extent_release_moves(extent);
+        release_moves(extent);
     }
     return end_bind(slot, result, call);
 }
@@ -86,6 +92,88 @@ CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId endpoint, CUdevice dev, cu
                                   .bytes = bytes,
                                   .flags = flags};
     return bind_memory(memory, &binding, "cuLogicalEndpointBindMem");
+}
+
+/* What an address is bound as. */
+enum address_kind {
+    ADDRESS_OURS,   /* one of cuMemMap, or of a pool */
+    ADDRESS_DRIVER, /* not ours: the driver knows it */
+    ADDRESS_WRONG,  /* of another call, or more than is there: the driver binds no such memory */
+};
+
+/* With extent_lock: the extent behind an address, and where it begins in there. */
+static enum address_kind find_address(CUdeviceptr address, uint64_t bytes, struct extent **extent,
+                                      uint64_t *offset)
+{
+    const struct vmm_mapping *mapping = vmm_mappings_find(address);
+    struct extent *found = mapping ? mapping->of->extent : extent_table_find(address);
+    if (!found || extent_is_managed(found)) {
+        return ADDRESS_DRIVER;
+    }
+    *extent = found;
+    *offset = address - (mapping ? mapping->base : found->base);
+    uint64_t span = mapping ? mapping->bytes : found->span;
+    return (mapping || found->use == EXTENT_OF_POOL) && bytes <= span - *offset ? ADDRESS_OURS
+                                                                                : ADDRESS_WRONG;
+}
+
+static enum address_kind hold_address(CUdeviceptr address, uint64_t bytes, struct extent **extent,
+                                      uint64_t *offset)
+{
+    LOCK_SCOPE(&extent_lock);
+    enum address_kind kind = find_address(address, bytes, extent, offset);
+    if (kind == ADDRESS_OURS) {
+        extent_hold_moves(*extent);
+    }
+    return kind;
+}
+
+/* Several chunks are one piece for the program, and the driver binds only one of its own at a time. */
+static CUresult bind_address(CUdeviceptr address, struct vmm_binding *binding, const char *call)
+{
+    struct extent *extent = NULL;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    struct mw_slot *slot = gate_enter();
+    switch (hold_address(address, binding->bytes, &extent, &binding->memory_offset)) {
+    case ADDRESS_OURS:
+        result = vmm_bind(extent, binding);
+        release_moves(extent);
+        break;
+    case ADDRESS_DRIVER:
+        result =
+            binding->call == VMM_BIND_MULTICAST
+                ? DRIVER(cuMulticastBindAddr)(binding->object, binding->offset, address,
+                                              binding->bytes, binding->flags)
+                : DRIVER(cuMulticastBindAddr_v2)(binding->object, binding->device, binding->offset,
+                                                 address, binding->bytes, binding->flags);
+        break;
+    default:
+        break;
+    }
+    return end_bind(slot, result, call);
+}
+
+CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle team, size_t offset, CUdeviceptr ptr,
+                             size_t bytes, unsigned long long flags)
+{
+    struct vmm_binding binding = {.call = VMM_BIND_MULTICAST,
+                                  .object = team,
+                                  .offset = offset,
+                                  .bytes = bytes,
+                                  .flags = flags};
+    return bind_address(ptr, &binding, "cuMulticastBindAddr");
+}
+
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle team, CUdevice dev, size_t offset,
+                                CUdeviceptr ptr, size_t bytes, unsigned long long flags)
+{
+    struct vmm_binding binding = {.call = VMM_BIND_MULTICAST_V2,
+                                  .device = dev,
+                                  .object = team,
+                                  .offset = offset,
+                                  .bytes = bytes,
+                                  .flags = flags};
+    return bind_address(ptr, &binding, "cuMulticastBindAddr_v2");
 }
 
 /* Unbinds what was bound as several chunks; false: the driver does it. */
