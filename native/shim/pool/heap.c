@@ -260,7 +260,7 @@ bool heap_segment_is_free(const struct segment *segment)
     return true;
 }
 
-void heap_drop_segment(struct segment *segment)
+void heap_drop_pieces(struct segment *segment)
 {
     for (struct piece *piece = segment->first, *next; piece; piece = next) {
         next = piece->next;
@@ -268,6 +268,12 @@ void heap_drop_segment(struct segment *segment)
         wait_for(piece, NULL, 0);
         free(piece);
     }
+    segment->first = NULL;
+}
+
+void heap_drop_segment(struct segment *segment)
+{
+    heap_drop_pieces(segment);
     free(segment);
 }
 

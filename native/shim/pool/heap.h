@@ -74,6 +74,8 @@ struct segment *heap_add_segment(struct heap *heap, struct pool *pool, struct ex
 bool heap_is_pending(struct segment *segments);
 /* True if all of it is free for every stream, or decommitted. */
 bool heap_segment_is_free(const struct segment *segment);
+/* Forgets all its pieces: nothing is allocated from the segment any more. */
+void heap_drop_pieces(struct segment *segment);
 /* Forgets all its pieces and the segment itself; the caller takes care of its extent. */
 void heap_drop_segment(struct segment *segment);
 void heap_after_fork(void);

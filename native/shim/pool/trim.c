@@ -19,6 +19,14 @@ static void count(struct taken *taken)
     taken->counted = true;
 }
 
+/* Another thread may allocate before the segment is given back, so its pieces go at once. */
+static void take_segment(struct segment *segment, struct taken *taken)
+{
+    heap_drop_pieces(segment);
+    segment->next = taken->segments;
+    taken->segments = segment;
+}
+
 static bool take_segments(struct pool *pool, uint64_t keep, struct taken *taken)
 {
     bool any = false;
@@ -28,8 +36,7 @@ static bool take_segments(struct pool *pool, uint64_t keep, struct taken *taken)
         if (heap_segment_is_free(segment) && pool->reserved - segment->bytes >= keep) {
             *at = segment->next;
             pool->reserved -= segment->bytes;
-            segment->next = taken->segments;
-            taken->segments = segment;
+            take_segment(segment, taken);
             any = true;
         } else {
             at = &segment->next;
@@ -60,8 +67,7 @@ void trim_take_all(struct pool *pool, struct taken *taken)
         struct segment *segment = pool->segments;
         pool->segments = segment->next;
         pool->reserved -= segment->bytes;
-        segment->next = taken->segments;
-        taken->segments = segment;
+        take_segment(segment, taken);
         count(taken);
     }
     pool->used = 0;
@@ -87,12 +93,12 @@ bool trim_give_back(struct taken *taken)
     while (taken->segments) {
         struct segment *next = taken->segments->next;
         struct extent *extent = taken->segments->extent;
-        lock_take(&pools_lock);
-        heap_drop_segment(taken->segments);
-        lock_drop(&pools_lock);
         lock_take(&extent_lock);
         extent_retire(extent);
         lock_drop(&extent_lock);
+        lock_take(&pools_lock); /* a thread that found the extent looks at the segment under it */
+        heap_drop_segment(taken->segments);
+        lock_drop(&pools_lock);
         release_extent(extent);
         taken->segments = next;
     }

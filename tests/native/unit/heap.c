@@ -95,6 +95,15 @@ static void test_a_free_piece_waits_for_its_stream(void)
     heap_drop_segment(segment);
 }
 
+static void test_nothing_is_found_in_a_segment_that_is_about_to_go(void)
+{
+    struct segment *segment = one_segment();
+    heap_drop_pieces(segment);
+    CHECK(heap_find(&heap, HEAP_UNIT, NULL, true) == NULL);
+    CHECK(heap_piece_of(segment, extent.base) == NULL);
+    heap_drop_segment(segment);
+}
+
 static void test_what_is_decommitted_is_not_used_again(void)
 {
     struct segment *segment = one_segment();
@@ -160,6 +169,7 @@ int main(void)
     test_pieces_are_found_by_address();
     test_the_smallest_that_fits_is_taken();
     test_a_free_piece_waits_for_its_stream();
+    test_nothing_is_found_in_a_segment_that_is_about_to_go();
     test_what_is_decommitted_is_not_used_again();
     test_any_order();
     return check_end();
