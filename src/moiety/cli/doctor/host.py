@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from moiety.agent.arena.cgroup_memory import memory_limits
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.control import protocol
 from moiety.agent.control.options import ARENA_SHARE
@@ -25,8 +26,6 @@ from moiety.model.format import format_bytes
 ROOT: Final = Path("/")
 LITTLE_LOCKED: Final = 1 << 30
 MAPS_LEAST: Final = 65530
-NO_LIMIT: Final = 1 << 60
-"""Version 1 of control groups writes a number near 2**63 for no limit."""
 RUNTIMES: Final = ("docker", "podman", "containerd", "crio", "nerdctl")
 TOOLS: Final = ("nvidia-ctk", "nvidia-container-cli", "nvidia-container-runtime")
 
@@ -66,26 +65,8 @@ def _cgroup_limit(root: Path) -> Iterator[Finding]:
 
 def least_limit(root: Path = ROOT) -> int | None:
     """The lowest memory limit of this process' control groups, of both versions; None: none."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    limits = []
-    for line in lines:
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
-            base, name = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            base, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        folder = base / path.lstrip("/")
-        while folder.is_relative_to(base):
-            found = _number(folder / name)
-            if found is not None and found < NO_LIMIT:
-                limits.append(found)
-            folder = folder.parent
-    return min(limits, default=None)
+    found = memory_limits(root / "proc", root / "sys/fs/cgroup")
+    return min((each.limit_bytes for each in found), default=None)
 
 
 def locked_memory(root: Path = ROOT) -> Iterator[Finding]:
