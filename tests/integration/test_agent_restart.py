@@ -123,6 +123,13 @@ def test_the_host_memory_for_evicted_data_outlives_the_agent(
         end(other)
 
 
+def test_an_agent_goes_after_its_programs_where_memory_runs_out(agent: AgentProcess) -> None:
+    """As far as it may: this process' rights are the agent's."""
+    assert agent.process
+    said = Path(f"/proc/{agent.process.pid}/oom_score_adj").read_text()
+    assert f"oom_score_adj={int(said)}" in agent.log()
+
+
 def test_a_new_agent_decides_as_soon_as_everybody_is_back(agent: AgentProcess) -> None:
     holder = Shim(agent.workload())
     holder.hello()

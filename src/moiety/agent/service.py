@@ -28,7 +28,7 @@ from moiety.agent.control.shares import Shares
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.rate_limits import RateLimits
-from moiety.agent.system import heap_warmup
+from moiety.agent.system import heap_warmup, oom_protection
 from moiety.agent.system.file_lock import FileLock, LockHeld
 from moiety.agent.system.gpu_locks import own
 from moiety.agent.system.logs import open_log
@@ -144,6 +144,7 @@ class Service:
             gpus=len(gpus),
             workloads=len(records),
             survivors=len(survivors),
+            oom_score_adj=oom_protection.lower_score(),
         )
         parts.journal.note("AgentStarted", f"pid {os.getpid()}, version {__version__}")
         tell_ready(self._options.ready_fd, protocol.Done())
@@ -153,6 +154,7 @@ class Service:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         heap_warmup.touch()
+        oom_protection.lock_pages()
         reason = await self._ended
         self._manager.stopping(f"ending: {reason}")
         self._log.info("ending", reason=reason, clients=len(clients))
