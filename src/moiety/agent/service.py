@@ -327,11 +327,10 @@ def tell_ready(fd: int | None, answer: protocol.Answer) -> None:
     """Send the answer to the process that started this agent, once."""
     if fd is None:
         return
-    try:
+    with contextlib.suppress(OSError):  # the process that started it does not wait any more
         os.write(fd, protocol.encode(answer) + b"\n")
+    with contextlib.suppress(OSError):
         os.close(fd)
-    except OSError:
-        pass  # the process that started it did not wait for the answer
 
 
 def main(arguments: Sequence[str], *, foreground: bool = False) -> int:

@@ -83,19 +83,14 @@ def main(arguments: Sequence[str]) -> int:
     ready_fd = int(arguments[1])
     command = [sys.executable, "-m", "moiety.agent"]
 
+    # Each one gets it: an agent that is killed before it is ready has told nothing.
+    os.set_inheritable(ready_fd, True)
+
     def start() -> int:
-        nonlocal ready_fd
-        first = ready_fd >= 0
         child = os.fork()
         if child == 0:
-            if first:
-                os.set_inheritable(ready_fd, True)
             be_a_child()
-            ready = ["--ready-fd", str(ready_fd)] if first else []
-            os.execv(command[0], [*command, *ready, *arguments[2:]])
-        if first:
-            os.close(ready_fd)
-            ready_fd = -1
+            os.execv(command[0], [*command, "--ready-fd", str(ready_fd), *arguments[2:]])
         return child
 
     status = supervise(start)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from moiety.agent.control import protocol
-from moiety.agent.control.client import Call, arguments_from_environment, call_or_start
+from moiety.agent.control.client import Call, arguments_from_environment, ask_or_start
 from moiety.agent.system.paths import find as find_directory
 from moiety.cli.debugger_check import preloaded, refuse
 from moiety.cli.executable import check, find
@@ -101,21 +102,21 @@ def run(
     if quiet:
         os.environ["MOIETY_QUIET"] = "1"  # of this command: the program's own was copied before
     directory = find_directory(agent_of)
-    with call_or_start(directory, agent_arguments) as call:
-        if exclusive:
-            share = all_of_it(share, call)
-        created = call.ask(
-            protocol.CreateWorkload(
-                program=Path(program).name,
-                name=name,
-                argv=protocol.shortened(argv),
-                cwd=os.getcwd(),
-                share=share,
-                gang=together,
-                capacity_bytes=capacity,
-            ),
-            protocol.Created,
-        )
+    wanted = protocol.CreateWorkload(
+        program=Path(program).name,
+        name=name,
+        argv=protocol.shortened(argv),
+        cwd=os.getcwd(),
+        share=share,
+        gang=together,
+        capacity_bytes=capacity,
+    )
+
+    def create(call: Call) -> protocol.Created:
+        asked = replace(wanted, share=all_of_it(share, call)) if exclusive else wanted
+        return call.ask(asked, protocol.Created)
+
+    created = ask_or_start(directory, agent_arguments, create)
     if directory.shared and not quiet:
         click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
     environment = shared(environment, shim, driver, created.socket, what)

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -28,6 +28,9 @@ START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
 RESTART_TIMEOUT_S = 20.0
 """Seconds that a killed agent may take to be back."""
+STARTS = 3
+"""How often an agent is started that dies without a word before it is ready."""
+RETRY_S = 0.02
 SAY_AFTER_S = 2.0
 """Seconds after which a command says that it waits for an agent."""
 
@@ -42,6 +45,7 @@ PATHS: Final = (
 """Variables whose paths may be relative to the command's directory."""
 
 A = TypeVar("A", bound=protocol.Answer)
+T = TypeVar("T")
 
 
 class HungUp(errors.AgentSilent):
@@ -148,12 +152,7 @@ def read_answer(line: bytes, answer: type[A]) -> A:
 
 def call(directory: Directory) -> Call:
     """The agent of this directory, also if it was killed just now and is coming back."""
-    try:
-        return Call(directory)
-    except errors.NoAgent:
-        if not _comes_back(directory):
-            raise
-    return _wait_for(directory, RESTART_TIMEOUT_S)
+    return _wait_for(directory, RESTART_TIMEOUT_S, _comes_back)
 
 
 def _comes_back(directory: Directory) -> bool:
@@ -161,9 +160,11 @@ def _comes_back(directory: Directory) -> bool:
 
     The system's service manager is not asked: an agent that ends in order leaves no socket.
     """
-    return file_lock.is_held(directory.supervisor_lock) or (
-        directory.shared and os.path.lexists(directory.control)
-    )
+    return _is_supervised(directory) or (directory.shared and os.path.lexists(directory.control))
+
+
+def _is_supervised(directory: Directory) -> bool:
+    return file_lock.is_held(directory.supervisor_lock)
 
 
 def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
@@ -190,12 +191,30 @@ def call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
 
 
 def _call_or_start(directory: Directory, arguments: Sequence[str]) -> Call:
-    try:
-        return call(directory)
-    except errors.NoAgent:
-        pass
-    start(directory, arguments)
-    return _wait_for(directory, RESTART_TIMEOUT_S)
+    for _ in range(STARTS):
+        with contextlib.suppress(errors.NoAgent):
+            return call(directory)
+        # It may be killed together with what starts it again, or the last one has not quite ended.
+        with contextlib.suppress(errors.AgentAlreadyRunning):
+            if _starts(directory, arguments):
+                return _wait_for(directory, RESTART_TIMEOUT_S)
+    raise _ended_at_once(directory)
+
+
+def ask_or_start(directory: Directory, arguments: Sequence[str], ask: Callable[[Call], T], /) -> T:
+    """What `ask` returns of a call to the agent, which is started if there is none.
+
+    It is called again if the agent is killed or ends meanwhile; raises the error of the last time.
+    """
+    deadline_s = time.monotonic() + RESTART_TIMEOUT_S
+    while True:
+        try:
+            with call_or_start(directory, arguments) as call:
+                return ask(call)
+        except (HungUp, errors.AgentStopping):
+            if time.monotonic() >= deadline_s:
+                raise
+        time.sleep(RETRY_S)
 
 
 def arguments_from_environment() -> list[str]:
@@ -209,6 +228,21 @@ def arguments_from_environment() -> list[str]:
 
 def start(directory: Directory, arguments: Sequence[str]) -> None:
     """Start an agent in the background and wait until it is ready; raises what stopped it."""
+    if not _starts(directory, arguments):
+        raise _ended_at_once(directory)
+
+
+def _ended_at_once(directory: Directory) -> errors.MoietyError:
+    try:
+        with must_be_usable(directory):  # on a full disk the log says nothing
+            directory.start_lock.write_text("is there room?\n")
+    except errors.BadAgentDirectory as error:
+        return error
+    return errors.AgentSilent(problem=f"it ended at once; {directory.log} says why")
+
+
+def _starts(directory: Directory, arguments: Sequence[str]) -> bool:
+    """Start an agent; False if it was killed, or failed without a word, before it was ready."""
     prepare(directory)
     if directory.shared and "--system" not in arguments:
         arguments = ["--system", *arguments]
@@ -235,10 +269,12 @@ def start(directory: Directory, arguments: Sequence[str]) -> None:
             raise errors.AgentSilent(problem=f"it was not ready after {START_TIMEOUT_S:.0f} s")
         line = pipe.readline()
     if not line:
-        with must_be_usable(directory):  # on a full disk the log says nothing
-            directory.start_lock.write_text("is there room?\n")
-        raise errors.AgentSilent(problem=f"it ended at once; {directory.log} says why")
+        with contextlib.suppress(errors.NoAgent):
+            _wait_for(directory, RESTART_TIMEOUT_S, _is_supervised).close()
+            return True  # another supervisor brings one
+        return False
     read_answer(line, protocol.Done)
+    return True
 
 
 def environment_of_agents() -> dict[str, str]:
@@ -253,7 +289,12 @@ def environment_of_agents() -> dict[str, str]:
     return environment
 
 
-def _wait_for(directory: Directory, timeout_s: float) -> Call:
+def _wait_for(
+    directory: Directory,
+    timeout_s: float,
+    is_expected: Callable[[Directory], bool] | None = None,
+) -> Call:
+    """The next agent of a directory, while one is expected; raises NoAgent."""
     began_s = time.monotonic()
     said = os.environ.get("MOIETY_QUIET", "0") not in ("", "0")
     while True:
@@ -261,7 +302,7 @@ def _wait_for(directory: Directory, timeout_s: float) -> Call:
             return Call(directory)
         except errors.NoAgent:
             waited_s = time.monotonic() - began_s
-            if waited_s >= timeout_s:
+            if waited_s >= timeout_s or not (is_expected is None or is_expected(directory)):
                 raise
             if waited_s >= SAY_AFTER_S and not said:
                 said = True
@@ -269,7 +310,7 @@ def _wait_for(directory: Directory, timeout_s: float) -> Call:
                     f"no agent answers in {directory.path}; waiting for the next one, "
                     f"{timeout_s:.0f} s at most"
                 )
-            time.sleep(0.02)
+            time.sleep(RETRY_S)
 
 
 def _say(sentence: str) -> None:
