@@ -16,6 +16,7 @@ from moiety.agent.arena.arena import ArenaSize
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.components import Components, build
 from moiety.agent.control import protocol, saved_settings
+from moiety.agent.control.adoption import Adoption
 from moiety.agent.control.commands import ControlCommands
 from moiety.agent.control.configuration import Read, configured
 from moiety.agent.control.containers import ContainerShares
@@ -123,11 +124,8 @@ class Service:
         )
         clients = parts.clients.by_number
         enforcer = LimitEnforcer(parts.runtime, clients, known, self._rules)
-        for record in records:
-            try:
-                known.adopt(record)
-            except OSError as error:  # its folder was removed: the other workloads continue
-                self._log.error("workload_lost", workload=record.id, problem=str(error))
+        self._adoption = Adoption(known, parts.runtime)
+        self._adoption.adopt(records)
         self._commands = commands = self._make_commands(parts, known, enforcer, changed)
         control = ControlServer(
             self._directory, commands, parts.runtime, parts.journal, parts.limits
@@ -273,11 +271,22 @@ class Service:
                 settings = dataclasses.replace(settings, arena_bytes=arena_bytes)
             except (OSError, ValueError):
                 pass  # no record, or a damaged one: the memory that is free now decides
-        with must_be_usable(self._directory):
-            self._directory.arena.write_text(f"{settings.arena_bytes}\n")
+        self._note_arena(f"{settings.arena_bytes}\n", is_needed=not outlived)
         self._arena_bytes = settings.arena_bytes
         moving = sum(each.moving_bytes for each in budgets)
         return dataclasses.replace(settings, arena_bytes=max(0, settings.arena_bytes - moving))
+
+    def _note_arena(self, text: str, *, is_needed: bool) -> None:
+        """Write down the arena's size for the next agent; without programs, there must be room."""
+        file = self._directory.arena
+        try:
+            if not file.exists() or file.read_text() != text:
+                file.write_text(text)
+        except OSError as error:
+            self._log.warning("arena_not_written", problem=str(error))
+            if is_needed:
+                with must_be_usable(self._directory):
+                    raise
 
     def _open_journal(self) -> Journal:
         with must_be_usable(self._directory):
@@ -319,7 +328,7 @@ class Service:
             self._idle_timer = loop.call_later(idle_s, self._end_if_idle)
 
     def _end_if_idle(self) -> None:
-        if not self._workloads.by_id:
+        if not (self._workloads.by_id or self._adoption.waiting):
             self._stop("no workload uses it")
 
 

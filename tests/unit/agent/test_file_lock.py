@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -36,6 +37,38 @@ def test_a_dead_holder_holds_nothing(tmp_path: Path) -> None:
     )
     assert (tmp_path / "lock").read_text() == "dead\n"
     FileLock(tmp_path / "lock", "alive").release()
+
+
+def test_a_lock_on_a_full_disk_is_held_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "lock").write_text("the last holder, which was killed\n")
+    monkeypatch.setattr(os, "pwrite", full)
+    lock = FileLock(tmp_path / "lock", "me")
+    assert is_held(tmp_path / "lock")
+    assert (tmp_path / "lock").read_text() == ""
+    lock.release()
+
+
+def test_a_lock_is_written_over_without_giving_up_its_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    cut = os.ftruncate
+
+    def watched(fd: int, size: int) -> None:
+        sizes.append(size)
+        cut(fd, size)
+
+    (tmp_path / "lock").write_text("a holder with a longer name\n")
+    monkeypatch.setattr(os, "ftruncate", watched)
+    lock = FileLock(tmp_path / "lock", "me")
+    assert (tmp_path / "lock").read_text() == "me\n"
+    assert sizes == [3]
+    lock.release()
 
 
 def test_a_shared_lock_is_open_to_other_users_whatever_the_umask(tmp_path: Path) -> None:

@@ -60,8 +60,7 @@ class FileLock:
                 break
             os.close(fd)  # its last holder removed it between open and flock
         self._fd = fd
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, owner.encode() + b"\n", 0)
+        _write_over(fd, owner.encode() + b"\n")
 
     def release(self) -> None:
         """Remove the file, if that is permitted, and release the lock."""
@@ -116,6 +115,18 @@ def holder(fd: int) -> int | None:
 
 def _content(fd: int) -> str:
     return os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
+
+
+def _write_over(fd: int, content: bytes) -> None:
+    """Replace a file's content without giving its space back: a full disk might not return it.
+
+    The text is for readers only: the lock is held without it.
+    """
+    try:
+        written = os.pwrite(fd, content, 0)
+    except OSError:
+        written = 0
+    os.ftruncate(fd, written)
 
 
 def _open(path: Path, mode: int) -> int:
