@@ -11,6 +11,11 @@
  *
  * Compatibility: mw_header, mw_hello up to `version`, and mw_refused keep their layout in every
  * version. Two programs of different versions can therefore name their versions to each other.
+ * The version of moiety itself is of no importance. An agent serves clients of its own version of
+ * the protocol and of the one before, so that it can be upgraded while programs run: the next
+ * version may add messages and flags, and the agent sends them only to clients of that version. A
+ * message that changes its layout gets a new type, and the old one is understood for one version
+ * more. mw_welcome names the version of the conversation, which is the client's.
  *
  * Terms: a client is one process with the shim in it. A GPU is named by the index that the agent
  * gave it in MW_ATTACHED.
@@ -26,12 +31,13 @@
 
 #define MW_MAGIC 0x5459494du /* "MIYT" as bytes on the wire */
 #define MW_VERSION 1u
-#define MW_NAME_BYTES 64u  /* names are UTF-8, cut and padded with zeros */
-#define MW_TEXT_BYTES 240u /* a sentence for a person */
-#define MW_UUID_BYTES 16u  /* of a GPU */
-#define MW_TOKEN_BYTES 32u /* random; a client that knows a token may open the memory behind it */
-#define MW_PIECES_MAX 8u   /* pieces of exported memory, with their descriptors, in a message */
-#define MW_GPUS_MAX 32u    /* GPUs of one node that a client may attach */
+#define MW_VERSION_LEAST 1u /* the oldest that an agent serves: MW_VERSION - 1, but at least 1 */
+#define MW_NAME_BYTES 64u   /* names are UTF-8, cut and padded with zeros */
+#define MW_TEXT_BYTES 240u  /* a sentence for a person */
+#define MW_UUID_BYTES 16u   /* of a GPU */
+#define MW_TOKEN_BYTES 32u  /* random; a client that knows a token may open the memory behind it */
+#define MW_PIECES_MAX 8u    /* pieces of exported memory, with their descriptors, in a message */
+#define MW_GPUS_MAX 32u     /* GPUs of one node that a client may attach */
 #define MW_NO_GPU 0xffffffffu /* in place of a GPU's index */
 #define MW_UNKNOWN_MAX 32u    /* names of unknown entry points that a client reports */
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.control import protocol
-from moiety.model import errors
 from moiety.testing.waiting import until
 from moiety.wire.codec import OtherVersion, decode
-from moiety.wire.layout import Refusal, Type
+from moiety.wire.layout import VERSION, VERSION_LEAST, Refusal, Type
 from moiety.wire.message import Message
 from moiety.wire.messages import (
     AmountMessage,
@@ -153,12 +152,24 @@ def test_the_control_socket_survives_nonsense(agent: AgentProcess) -> None:
             assert answer.kind == "BadRequest"
 
 
-def test_a_command_of_another_version_is_told_so(
+def test_a_command_of_another_version_is_answered(
     agent: AgentProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("moiety.agent.control.client.__version__", "9.9.9")
-    with pytest.raises(errors.AgentVersion, match=r"9\.9\.9"):
-        agent.call()
+    assert agent.ps() == []
+
+
+@pytest.mark.parametrize("wire", [VERSION_LEAST - 1, VERSION + 1])
+def test_a_command_of_a_protocol_that_is_not_served_is_told_so(
+    agent: AgentProcess, wire: int
+) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(agent.directory.control))
+        sock.sendall(protocol.encode(protocol.HelloRequest("9.9.9", wire)) + b"\n")
+        answer = protocol.decode_answer(sock.makefile("rb").readline())
+    assert isinstance(answer, protocol.Failed)
+    assert answer.kind == "AgentVersion"
+    assert "9.9.9" in answer.what
 
 
 def test_a_message_to_somebody_elses_version_is_readable() -> None:

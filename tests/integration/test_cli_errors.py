@@ -124,7 +124,7 @@ def test_a_debugged_error_shows_where(cli: Cli) -> None:
     assert "Traceback" in cli("run", "--", "no-such", MOIETY_DEBUG="1").stderr
 
 
-def test_an_agent_of_another_version_is_named(cli: Cli) -> None:
+def test_an_agent_of_another_version_answers(cli: Cli) -> None:
     cli.agent.start()
     try:
         source = (
@@ -134,8 +134,7 @@ def test_an_agent_of_another_version_is_named(cli: Cli) -> None:
         found = subprocess.run(
             [sys.executable, "-c", source], env=cli.environment, capture_output=True, text=True
         )
-        assert found.returncode == errors.AgentVersion.exit_code
-        assert "9.9.9" in found.stderr
+        assert found.returncode == 0, found.stderr
     finally:
         cli.agent.kill()
 

@@ -8,16 +8,25 @@ from typing import Final
 import msgspec
 
 from moiety.model.errors import ProtocolError
-from moiety.wire.layout import COUNTERS_BYTES, MAGIC, VERSION, Type, offsets, packer
+from moiety.wire.layout import (
+    COUNTERS_BYTES,
+    MAGIC,
+    VERSION,
+    VERSION_LEAST,
+    Type,
+    offsets,
+    packer,
+)
 from moiety.wire.message import Message
 from moiety.wire.messages import MESSAGES, LeaseNoteMessage
 
 
 class OtherVersion(ProtocolError):
-    """The packet is a greeting in another version of the protocol."""
+    """The packet is a greeting in a version of the protocol that is not served."""
 
     def __init__(self, version: int) -> None:
-        super().__init__(f"the other side speaks protocol version {version}, this one {VERSION}")
+        own = f"{VERSION_LEAST} to {VERSION}" if VERSION_LEAST < VERSION else f"{VERSION}"
+        super().__init__(f"the other side speaks protocol version {version}, this one {own}")
         self.version = version
 
 
@@ -61,7 +70,7 @@ def _check_version(packet: bytes) -> None:
     magic, version = _GREETING.unpack_from(packet, _GREETING_AT)
     if magic != MAGIC:
         raise ProtocolError(f"a greeting has {MAGIC:#x} in it, not {magic:#x}: this is no shim")
-    if version != VERSION:
+    if not VERSION_LEAST <= version <= VERSION:
         raise OtherVersion(version)
 
 

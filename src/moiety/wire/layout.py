@@ -9,6 +9,8 @@ from typing import Final
 MAGIC: Final = 0x5459494D
 """"MIYT" as bytes on the wire"""
 VERSION: Final = 1
+VERSION_LEAST: Final = 1
+"""the oldest that an agent serves: MW_VERSION - 1, but at least 1"""
 NAME_BYTES: Final = 64
 """names are UTF-8, cut and padded with zeros"""
 TEXT_BYTES: Final = 240

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moiety.model.errors import ProtocolError
 from moiety.wire.codec import Counters, OtherVersion, decode, decode_counters
-from moiety.wire.layout import LAYOUTS, VERSION, Type, packer
+from moiety.wire.layout import LAYOUTS, VERSION, VERSION_LEAST, Type, packer
 from moiety.wire.message import Message
 from moiety.wire.messages import MESSAGES, AmountMessage, HelloMessage, RefusedMessage
 
@@ -75,6 +75,15 @@ def test_a_header_that_lies_about_the_length_is_refused() -> None:
     packet[2:4] = struct.pack("<H", 8)
     with pytest.raises(ProtocolError, match="RESTORE_BUDGET takes 24 bytes"):
         decode(bytes(packet))
+
+
+def test_the_version_before_is_served_too() -> None:
+    assert max(1, VERSION - 1) == VERSION_LEAST
+    for version in range(VERSION_LEAST, VERSION + 1):
+        assert decode(HelloMessage(version=version).encode()) == HelloMessage(version=version)
+    for version in (VERSION_LEAST - 1, VERSION + 1):
+        with pytest.raises(OtherVersion):
+            decode(HelloMessage(version=version).encode())
 
 
 def test_a_greeting_of_another_version_says_which_even_if_it_is_longer() -> None:

@@ -76,7 +76,7 @@ class Call:
         self.directory = directory
         try:
             self.agent = self.ask(protocol.HelloRequest(product=__version__), protocol.Here)
-            if (self.agent.product, self.agent.wire) != (__version__, VERSION):
+            if not self.agent.wire - 1 <= VERSION <= self.agent.wire:
                 raise errors.AgentVersion(agent=self.agent.product, own=__version__)
         except HungUp:
             self.close()  # it ended between connect and now

@@ -36,7 +36,7 @@ from moiety.model.errors import (
     MoietyError,
     NotAllowed,
 )
-from moiety.wire.layout import VERSION
+from moiety.wire.layout import VERSION, VERSION_LEAST
 
 NO_USER: Final = -1
 """A user who has no program."""
@@ -79,8 +79,8 @@ class ControlCommands:
     # Who is there
 
     async def on_hello(self, asked: protocol.HelloRequest, peer: processes.Peer) -> protocol.Here:
-        """Greet a command of the same version; raises AgentVersion."""
-        if asked.product != self.product or asked.wire != VERSION:
+        """Greet a command of the same protocol or the one before; raises AgentVersion."""
+        if not VERSION_LEAST <= asked.wire <= VERSION:
             raise AgentVersion(agent=self.product, own=asked.product)
         return protocol.Here(
             product=self.product,

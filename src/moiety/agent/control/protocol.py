@@ -1,7 +1,9 @@
 """What commands and the agent say to each other on the control socket: one JSON line each.
 
 The first line is `Hello`, and its layout is kept in every version, like that of its answers
-`Here` and `Failed`: so two versions can still tell each other apart.
+`Here` and `Failed`: so two versions can still tell each other apart. An agent answers commands of
+its own version of the protocol and of the one before, whatever the version of moiety: a new field
+has a default, and a field that is not known is ignored.
 """
 
 from __future__ import annotations

@@ -211,6 +211,7 @@ class Session:
         arena = self._context.handlers.arena
         welcome = WelcomeMessage(
             serial=hello.serial,
+            version=hello.version,
             tenant=client.number,
             epoch=epoch,
             mode=MODES[self._share.mode],

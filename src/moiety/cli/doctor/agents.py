@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from moiety.agent.system import processes
+from moiety.agent.system import container_files, processes
 from moiety.agent.system.paths import Directory, find, system
 from moiety.cli.doctor.finding import Finding
 from moiety.cli.doctor.talk import talk
@@ -131,6 +131,13 @@ def residue(shm: Path = Path("/dev/shm")) -> Iterator[Finding]:
             yield Finding(about, "warn", text, f"rm -r {folder}")
     if quiet:
         yield Finding(about, "ok", "nothing was left behind")
+
+
+def recorded(directory: Directory) -> set[int]:
+    """The living processes that the agents of a directory have written down, of every version."""
+    folders = [*directory.workloads.glob("*"), *container_files.folders(directory)]
+    files = [file for folder in folders for file in (folder / "clients").glob("*")]
+    return {int(file.name) for file in files if _lives(file)}
 
 
 def workloads(directory: Directory) -> tuple[int, int]:

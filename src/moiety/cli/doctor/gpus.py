@@ -10,6 +10,7 @@ from typing import Final
 
 from moiety.agent.control import protocol
 from moiety.agent.system.paths import find
+from moiety.cli.doctor.agents import recorded
 from moiety.cli.doctor.finding import Finding
 from moiety.cli.doctor.talk import talk
 from moiety.cli.output import count
@@ -136,13 +137,16 @@ def strangers() -> Iterator[Finding]:
         hint = "run the agent on the host, or in a container with --pid=host"
         yield Finding(about, "warn", text, hint)
         return
-    shared: set[int] = set()
+    directory = find()
+    # Also those of an agent that this command cannot talk to, or that is gone: they share.
+    shared = recorded(directory)
     try:
-        with talk(find()) as call:
+        with talk(directory) as call:
             rows = call.ask(protocol.Ps(), protocol.Processes).rows
             tenants = call.ask(protocol.Status(), protocol.NodeStatus).tenants
-            shared = {row.pid for row in rows if row.pid}
-            if len(shared) < tenants:  # the agent hides the pids of other users' programs
+            known = {row.pid for row in rows if row.pid}
+            shared |= known
+            if len(known) < tenants:  # the agent hides the pids of other users' programs
                 text = "who uses the GPUs without moiety is known to root and the agent's user"
                 yield Finding(about, "ok", text)
                 return

@@ -53,7 +53,7 @@ class AgentSilent(AgentError):
 
 
 class AgentVersion(AgentError):
-    """The agent and the command are of different versions."""
+    """The agent does not speak the command's version of the protocol."""
 
     exit_code = ExitCode.PROTOCOL
 
