@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from moiety.testing.waiting import until
 from moiety.wire.layout import Type
 from moiety.wire.messages import ArenaMessage, LeaseNoteMessage
 from tests.integration.verified import assert_right_once_stopped
+from tests.support.cut import cut_connection
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
 from tests.support.wire_fakes import FakeAgent, Shim
 
@@ -27,6 +29,7 @@ QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
 FOREVER = "1000000"
 """rounds: the test says when it is enough"""
 NAME = "moiety-arena"
+CUTS = 12
 
 MakeNode = Callable[[str], Node]
 
@@ -189,6 +192,29 @@ def test_segments_of_an_agent_that_was_killed_count_with_the_next(agent: AgentPr
     shim.close()
 
 
+def test_a_process_whose_connection_was_cut_keeps_what_it_wrote(agent: AgentProcess) -> None:
+    first, second = joined(agent, 400 * MIB), joined(agent, 100 * MIB)
+    until(lambda: agent.status().arena_ready_bytes == 128 * MIB, "all that may be made")
+    while not first.segments:
+        first.expect(Type.ARENA)
+    maps = []
+    for fd in first.segments.values():
+        maps.append(mmap.mmap(fd, 0))
+        maps[-1][:] = b"\xcd" * len(maps[-1])
+    assert maps
+    first.resume(holding=True)
+    first.attach(uuid_of(0), allocated=400 * MIB, resident=400 * MIB)
+    for number in first.segments:
+        first.send(ArenaMessage(Type.ARENA, 0, number, SEGMENT))
+    until(lambda: agent.status().tenants == 2, "both to be there")
+    assert agent.status().arena_ready_bytes == 128 * MIB, "none counts twice, and none is freed"
+    for at in maps:
+        assert at[:] == b"\xcd" * len(at)
+        at.close()
+    first.close()
+    second.close()
+
+
 def test_a_new_process_cannot_claim_a_segment(agent: AgentProcess) -> None:
     shim = joined(agent, MIB)
     shim.send(ArenaMessage(Type.ARENA, 0, 77, SEGMENT))
@@ -239,6 +265,22 @@ def test_evicted_bytes_outlive_the_agent_and_count_with_the_next(
     had = sum(mapped_bytes(p.pid) for p in running)
     node.start_agent(*options)
     node.until(lambda: node.json("status")["arena_ready_bytes"] >= had, "they count")
+    assert_right_once_stopped(*running)
+
+
+def test_evicted_bytes_outlive_a_connection_that_is_cut(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent(*QUICK, "--arena", "512MiB")
+    command = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
+    running = [node.run([*command, str(seed)]) for seed in range(2)]
+    node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
+    for turn in range(CUTS):
+        pid = running[turn % 2].pid
+        node.until(partial(cut_connection, pid), "it has a connection, which is cut")
+        had = sum(mapped_bytes(p.pid) for p in running)
+        assert node.json("status")["arena_ready_bytes"] >= had, "what they have mapped counts"
     assert_right_once_stopped(*running)
 
 

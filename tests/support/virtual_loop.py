@@ -114,6 +114,8 @@ class VirtualKernel:
         self._pids: dict[int, int] = {}
         """by pidfd"""
         self.stopped: set[int] = set()
+        self.mapped: set[tuple[int, str]] = set()
+        """pids and names of the memfds that they have mapped"""
         self.killed: list[int] = []
         """by the agent, until somebody looks"""
 
@@ -153,6 +155,10 @@ class VirtualKernel:
     def is_stopped(self, pid: int, /) -> bool:
         """Whether a signal stopped it."""
         return pid in self.stopped
+
+    def has_mapped(self, pid: int, memfd: str, /) -> bool:
+        """Whether it has such a memfd: if a test says so."""
+        return (pid, memfd) in self.mapped
 
     def kill(self, pidfd: int, /) -> None:
         """Remember whom the agent ended."""

@@ -81,6 +81,8 @@ class Components:
         )
         self.runtime.on_fed.append(arena.on_event)
         self.clients.on_left.append(arena.on_left)
+        self.clients.on_resumed.append(arena.on_resumed)
+        self.clients.host_memory_of = arena.lent_to
         self.sessions.handlers.arena = arena
 
     def add_monitors(self, policy: Policy) -> None:

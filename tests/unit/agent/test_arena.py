@@ -66,6 +66,7 @@ class Client:
     started: int = 0
     gpus: frozenset[int] = frozenset()
     sent: list[ArenaMessage] = field(default_factory=list)
+    closed: bool = False
 
     @property
     def connection(self) -> Client:

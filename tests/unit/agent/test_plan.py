@@ -169,6 +169,41 @@ def test_a_tenant_waits_for_no_more_than_it_may_have() -> None:
     assert segments.held_bytes(1) == 30
 
 
+def test_a_process_that_connects_anew_keeps_all_that_it_was_given() -> None:
+    segments = ledger(t1=25)
+    settle(segments)
+    had = {s.number for s in segments.segments.values() if s.tenant == 1}
+    assert len(had) == 3
+    segments.moved(1, 2)
+    segments.left(1)
+    segments.needs = {2: 25}
+    for number in sorted(had)[:2]:
+        segments.adopted(2, number, SIZE)
+    assert settle(segments) == []
+    assert {s.number for s in segments.segments.values() if s.tenant == 2} == had
+    assert segments.held_bytes(2) == 30
+    assert segments.foreign_bytes == 0
+    segments.returned(2, min(had))
+    assert [a.number for a in settle(segments) if isinstance(a, Drop)] == [min(had)]
+
+
+def test_what_an_earlier_agent_lent_moves_with_its_process() -> None:
+    segments = ledger()
+    segments.adopted(1, 77, SIZE)
+    segments.moved(1, 2)
+    segments.left(1)
+    segments.adopted(2, 77, SIZE)
+    assert segments.held_bytes(2) == segments.foreign_bytes == SIZE
+
+
+def test_what_did_not_arrive_is_given_to_the_next() -> None:
+    segments = ledger(10, t1=10)
+    (give,) = [a for a in settle(segments) if isinstance(a, Give)]
+    segments.refused(give.number)
+    segments.needs = {2: 10}
+    assert segments.plan(0, may_make=True) == [Give(give.number, 2)]
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Whatever happens in whatever order: within the limit, and never two tenants in one."""
 
@@ -218,6 +253,21 @@ class AnyOrder(RuleBasedStateMachine):
     def give_back(self) -> None:
         number, tenant = self.mapped.popitem()
         self.segments.returned(tenant, number)
+
+    @rule(tenant=st.integers(1, 3), now=st.integers(1, 3))
+    def connect_anew(self, tenant: int, now: int) -> None:
+        if tenant == now:
+            return
+        self.leave(now)
+        self.segments.moved(tenant, now)
+        self.segments.left(tenant)
+        self.mapped = {n: now if t == tenant else t for n, t in self.mapped.items()}
+        for number in [n for n, t in self.mapped.items() if t == now]:
+            self.segments.adopted(now, number, SIZE)
+        needs = {t: n for t, n in self.segments.needs.items() if t not in (tenant, now)}
+        if tenant in self.segments.needs:
+            needs[now] = self.segments.needs[tenant]
+        self.segments.needs = needs
 
     @rule(tenant=st.integers(1, 3))
     def leave(self, tenant: int) -> None:

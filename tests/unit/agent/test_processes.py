@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -41,3 +43,14 @@ def test_who_is_gone_has_no_name(badly_named: subprocess.Popen[str]) -> None:
     badly_named.kill()
     badly_named.wait()
     assert processes.name_of(badly_named.pid) == ""
+
+
+def test_the_kernel_says_whether_a_process_has_a_memfd_mapped() -> None:
+    fd = os.memfd_create("moiety-test")
+    os.ftruncate(fd, mmap.PAGESIZE)
+    assert not processes.has_mapped(os.getpid(), "moiety-test")
+    with mmap.mmap(fd, 0):
+        assert processes.has_mapped(os.getpid(), "moiety-test")
+        assert not processes.has_mapped(os.getpid(), "moiety")
+    os.close(fd)
+    assert not processes.has_mapped(1 << 30, "moiety-test")

@@ -148,7 +148,7 @@ class Arena:
         self._update()
 
     def adopt(self, client: Client, number: int, size: int) -> None:
-        """A process that outlived the last agent has mapped this segment of that agent.
+        """A process that resumed has mapped this segment of this agent or of the last one.
 
         Beyond what the process may have, its word changes nothing.
         """
@@ -180,6 +180,14 @@ class Arena:
         """The arbiter has taken in an event."""
         if isinstance(event, _MATTERS):
             self._look_at(self._runtime.now() + PAUSE_S)
+
+    def lent_to(self, client: Client) -> str:
+        """The name of the memfds that a process has, and has not given back; empty: none."""
+        return prefault.NAME if self.segments.held_bytes(client.number) > 0 else ""
+
+    def on_resumed(self, before: Client, client: Client) -> None:
+        """A process whose connection broke has another."""
+        self.segments.moved(before.number, client.number)
 
     def on_left(self, client: Client) -> None:
         """A process is gone."""
@@ -274,6 +282,9 @@ class Arena:
     def _give(self, action: do.Give) -> None:
         note = ArenaMessage(Type.ARENA, 0, action.number, self.segments.segment_bytes)
         client = self._clients[action.tenant]
+        if client.connection.closed:
+            self.segments.refused(action.number)
+            return
         client.connection.send(note.encode(), self._fds[action.number])
 
     def _drop(self, action: do.Drop) -> None:

@@ -152,12 +152,33 @@ class Segments:
         """A tenant that was asked for empty segments has no more of them."""
         self._asked.discard(tenant)
 
+    def refused(self, number: int) -> None:
+        """A segment did not get to the tenant that it was given to: no process has it yet."""
+        segment = self.segments[number]
+        segment.state, segment.tenant = SegmentState.READY, 0
+
     def adopted(self, tenant: int, number: int, size: int) -> None:
-        """A tenant that outlived an earlier agent has mapped a segment of that agent."""
+        """A tenant has mapped this segment, of an earlier agent unless it is its own already."""
+        own = self.segments.get(number)
+        if own is not None and own.tenant == tenant:
+            return
         self.foreign.setdefault(tenant, {})[number] = size
 
+    def moved(self, before: int, tenant: int) -> None:
+        """A process whose connection broke has another, as `tenant`: what it has stays its own.
+
+        It may have data in every segment, also in one that it does not mention.
+        """
+        for segment in self.segments.values():
+            if segment.tenant == before:
+                segment.tenant = tenant
+        if before in self.foreign:
+            self.foreign[tenant] = self.foreign.pop(before)
+        if before in self._unable:
+            self._unable[tenant] = self._unable.pop(before)
+
     def left(self, tenant: int) -> None:
-        """A tenant is gone; if its process lives, it may still use its segments."""
+        """A tenant is gone, and its process has no segment mapped any more."""
         for segment in [s for s in self.segments.values() if s.tenant == tenant]:
             self._drop(segment)
         self.foreign.pop(tenant, None)

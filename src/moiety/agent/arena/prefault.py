@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, Self
 
+NAME: Final = "moiety-arena"
+"""The name of each memfd, as the kernel shows it in the mappings of a process."""
 STEP_BYTES: Final = 4 << 20
 MADV_POPULATE_WRITE: Final = 23
 """Linux 5.14"""
@@ -41,7 +43,7 @@ def make(size: int, node: int | None, stopped: Stopped) -> int:
 
     Raises OSError when there is not enough memory, and InterruptedError once `stopped()`.
     """
-    fd = os.memfd_create("moiety-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size)
         # No process may shrink it: the others would get SIGBUS at the pages that are gone.

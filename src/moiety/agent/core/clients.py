@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -30,7 +31,8 @@ class Clients:
     """Registers processes, and notices which of them are gone.
 
     `on_changed` is called before a process uses other GPUs than before, `on_left` when one is gone
-    and the arbiter is about to be told, `on_forgotten` when the arbiter has been told.
+    and the arbiter is about to be told, `on_forgotten` when the arbiter has been told, and
+    `on_resumed` when a process whose connection broke has another: (before, now).
     """
 
     def __init__(
@@ -55,6 +57,9 @@ class Clients:
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.on_forgotten: list[Callable[[Client], None]] = []
+        self.on_resumed: list[Callable[[Client, Client], None]] = []
+        self.host_memory_of: Callable[[Client], str] = _has_none
+        """The name of the memfds that a process was lent, and may have data in; empty: none."""
         self._runtime = runtime
         self._loop = loop
         self._arbiter = arbiter
@@ -82,9 +87,13 @@ class Clients:
                 f"of credit on GPU {gpu}"
             )
 
-    def known_as(self, pid: int, workload: str) -> Client | None:
+    def known_as(self, pid: int, started: int, workload: str) -> Client | None:
         """Return what a process was registered as until now, if at all."""
-        own = [c for c in self.by_number.values() if c.pid == pid and c.workload == workload]
+        own = [
+            c
+            for c in self.by_number.values()
+            if (c.pid, c.started, c.workload) == (pid, started, workload)
+        ]
         return own[-1] if own else None
 
     def may_hold(self, pid: int, before: Client | None) -> bool:
@@ -106,10 +115,12 @@ class Clients:
 
         If only its connection broke, its memory stays counted until it has said what it has.
         """
-        before = self.known_as(client.pid, client.workload)
+        before = self.known_as(client.pid, client.started, client.workload)
         if before and event.resumed:
             event = replace(event, replaces=before.number)
             client.unspoken = before.gpus | before.unspoken
+            for call in self.on_resumed:
+                call(before, client)
             self._remove(before, "its connection broke and it has another")
         elif before:
             self.leave(before, "it reconnected")
@@ -167,8 +178,8 @@ class Clients:
     def _miss(self, client: Client) -> None:
         """Look for a process that did not come back: while it is stopped, it keeps its memory.
 
-        It also keeps it while the driver reports memory of it. A process that called exec, or ended
-        its work with the GPU, has none any more.
+        It also keeps it while the driver reports memory of it, or the kernel host memory that it
+        was lent. A process that called exec, or ended its work with the GPU, has neither any more.
         """
         if self._kernel.is_stopped(client.pid):
             self._await(client)
@@ -180,7 +191,7 @@ class Clients:
         if self.by_number.get(client.number) is not client:
             return
         if not gpus:
-            self.leave(client, "it lost its connection and did not come back")
+            self._seek_host_memory(client)
             return
 
         def looked(usage: Usage | None) -> None:
@@ -192,6 +203,26 @@ class Clients:
                 self._seek(client, gpus[1:])
 
         self._probe.usage(gpus[0], looked)
+
+    def _seek_host_memory(self, client: Client) -> None:
+        """Ask the kernel whether a process without a connection has lent host memory mapped."""
+
+        def looked(found: bool) -> None:
+            if self.by_number.get(client.number) is not client:
+                return
+            if found:
+                self._await(client)
+            else:
+                self.leave(client, "it lost its connection and did not come back")
+
+        def ask(name: str) -> None:
+            found = self._kernel.has_mapped(client.pid, name)
+            self._loop.call_soon_threadsafe(looked, found)
+
+        if name := self.host_memory_of(client):
+            self._probe.submit(partial(ask, name))
+        else:
+            looked(found=False)
 
     def leave(self, client: Client, reason: str) -> None:
         """A process is gone, with everything that it had."""
@@ -231,3 +262,8 @@ class Clients:
             self._loop.remove_reader(client.pidfd)
             client.dispose()
         self.by_number.clear()
+
+
+def _has_none(client: Client) -> str:
+    del client
+    return ""

@@ -328,7 +328,7 @@ class Handlers:
     # Host memory
 
     def on_arena(self, client: Client, message: ArenaMessage) -> None:
-        """A process that outlived the last agent has a segment of it."""
+        """A process that resumed says which segment it has, of this agent or of the last."""
         if not client.resumed:
             raise ProtocolError("a new process cannot have a segment already")
         if self.arena:

@@ -157,7 +157,7 @@ class Session:
         holding = resumed and bool(hello.flags & HelloFlag.HOLDING)
         pinned = resumed and bool(hello.flags & HelloFlag.PINNED)
         epoch = hello.epoch if resumed else 0
-        before = clients.known_as(self._peer.pid, self._workload) if resumed else None
+        before = clients.known_as(self._peer.pid, started, self._workload) if resumed else None
         fenced = holding and clients.is_fenced(self._peer.pid, before)
         doubted = holding and not fenced and not clients.may_hold(self._peer.pid, before)
         program = self._name or hello.program or context.kernel.name_of(self._peer.pid)

@@ -24,6 +24,9 @@ class Kernel(Protocol):
     def is_stopped(self, pid: int, /) -> bool:
         """Tell whether the process cannot run for now (SIGSTOP, a frozen control group)."""
 
+    def has_mapped(self, pid: int, memfd: str, /) -> bool:
+        """Tell whether the process has a memfd of this name mapped; True if that cannot be told."""
+
     def kill(self, pidfd: int, /) -> None:
         """End the process."""
 

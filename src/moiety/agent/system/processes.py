@@ -66,6 +66,21 @@ def is_stopped(pid: int) -> bool:
     return fields is not None and (fields[0] in ("T", "t") or _is_frozen(pid))
 
 
+def has_mapped(pid: int, memfd: str) -> bool:
+    """Whether the process has a memfd of this name mapped; True if the kernel does not tell.
+
+    Reading the list of its mappings may take milliseconds: not for the event loop.
+    """
+    name = f" /memfd:{memfd} ".encode()
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return any(name in line for line in file)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 def name_of(pid: int) -> str:
     """The short name of a process; empty if it is gone."""
     try:
