@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from typing import TypeVar
 
 from moiety.model.share import NOTHING_ASKED, Share
@@ -75,10 +76,17 @@ class Liar(WireEnd):
             )
         )
 
-    def alloc(self, amount: int) -> None:
+    def alloc(self, amount: int, flags: int = 0) -> None:
         """Ask for bytes on the first GPU."""
         self._serial += 1
-        self.say(AllocMessage(Type.ALLOC_REQUEST, self._serial, 0, 0, amount))
+        self.say(AllocMessage(Type.ALLOC_REQUEST, self._serial, 0, flags, amount))
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the agent has hung up on it."""
+        poll = select.poll()
+        poll.register(self.sock, 0)
+        return bool(poll.poll(0))
 
     @property
     def refusals(self) -> list[str]:

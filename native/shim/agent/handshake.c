@@ -18,6 +18,7 @@
 
 #define RETRY_NS 20000000L
 #define HASTY_NS 1000000000ull /* a conversation that ended sooner went wrong */
+#define HASTY_DOUBLINGS 6u     /* of RETRY_NS: up to 1.3 s */
 #define COMPLAIN_AFTER_NS 5000000000ull
 #define RESTART_NS 30000000000ull /* an agent that was killed has a successor by then */
 
@@ -95,10 +96,24 @@ static void explain(const char *path, int error, const union agent_message *answ
     }
 }
 
-static void pause_before_retry(void)
+static void pause_for(uint64_t ns)
 {
-    struct timespec pause = {0, RETRY_NS};
+    struct timespec pause = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
     nanosleep(&pause, NULL);
+}
+
+static void pause_before_retry(void) { pause_for(RETRY_NS); }
+
+/* An agent that hangs up on us at once must not be flooded: it may do so until other programs end,
+ * because it cannot count what this one has. Each time in a row the pause is twice as long. */
+static void pause_if_hasty(struct session *session, uint64_t now)
+{
+    if (now - session->opened_ns >= HASTY_NS) {
+        session->hasty = 0;
+        return;
+    }
+    pause_for((uint64_t)RETRY_NS << session->hasty);
+    session->hasty += session->hasty < HASTY_DOUBLINGS;
 }
 
 /* The command that started this program made sure that an agent runs, but the agent may have died
@@ -159,9 +174,7 @@ void handshake_reopen(struct session *session, bool holding)
     uint64_t began = now_ns();
     bool complained = false;
     agent_close();
-    if (began - session->opened_ns < HASTY_NS) {
-        pause_before_retry(); /* an agent that hangs up on us at once must not be flooded */
-    }
+    pause_if_hasty(session, began);
     for (;;) {
         union agent_message reply;
         int lease = -1;

@@ -18,6 +18,7 @@ struct session {
     uint32_t epoch;
     bool was_welcomed;  /* an agent has welcomed this process once */
     uint64_t opened_ns; /* when this agent last took us back; 0: never */
+    uint32_t hasty;     /* conversations in a row that ended soon after */
 };
 
 /* Connects for the first time. 0, or a negative errno after having said why. */

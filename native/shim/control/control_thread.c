@@ -77,12 +77,23 @@ static uint64_t move_on(void)
     return wait_ns;
 }
 
+/* A refusal that answers no request, as of memory that this process had before: the agent says it
+ * each time that it hangs up on us, and the program's user reads it once. */
+static void print_refusal(const struct mw_refused *refused)
+{
+    static char last[MW_TEXT_BYTES];
+    if (memcmp(last, refused->text, sizeof(last)) != 0) {
+        memcpy(last, refused->text, sizeof(last));
+        message_print(NULL, "%.*s", (int)MW_TEXT_BYTES, refused->text);
+    }
+}
+
 static void answer(const union agent_message *message)
 {
     struct agent_request *request = agent_take(message->header.serial);
     if (!request) {
         if (message->header.type == MW_REFUSED) {
-            message_print(NULL, "%.*s", (int)MW_TEXT_BYTES, message->refused.text);
+            print_refusal(&message->refused);
         } else if (message->header.type == MW_ATTACHED) { /* answers resume_tell_state */
             device_set_limit(message->attached.gpu, message->attached.limit_bytes);
         }

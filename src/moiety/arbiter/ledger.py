@@ -189,6 +189,7 @@ class Ledger:
     ) -> None:
         """Count bytes as freed, of which `resident` were on the GPU."""
         on = tenant.gpus[gpu]
+        resident = min(resident, freed)
         on.allocated_bytes = max(tenant.pending_bytes(gpu), on.allocated_bytes - freed)
         if pinned:
             on.pinned_bytes = max(0, on.pinned_bytes - freed)
@@ -294,7 +295,9 @@ class Ledger:
         self._trim(tenant, gpu, on)
 
     def _trim(self, tenant: Tenant, gpu: int, on: Residency) -> None:
-        """Forget charges beyond a tenant's bytes: room for bytes that it freed meanwhile."""
+        """Forget what goes beyond a tenant's bytes: room for bytes that it freed meanwhile."""
+        on.pinned_bytes = min(on.pinned_bytes, on.allocated_bytes)
+        on.managed_bytes = min(on.managed_bytes, on.allocated_bytes)
         on.charged_bytes = min(on.charged_bytes, on.allocated_bytes - tenant.pending_bytes(gpu))
         self._post(tenant, gpu, on)
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.admission.credit import Credit
+from moiety.arbiter.admission.credit import Credit, refill_bytes
 from moiety.arbiter.admission.guarantees import NOTHING, Promised, refuse_share
 from moiety.arbiter.admission.host_demand import needs
 from moiety.arbiter.admission.memory import refuse_gang
@@ -223,6 +223,11 @@ class Arbiter:
         """What a process may still allocate on a GPU without a request, in bytes."""
         entry = self._context.ledger.entry(tenant, gpu)
         return entry.allowed_bytes if entry else 0
+
+    def refill_bytes(self, tenant: int, gpu: int) -> int:
+        """What a process may free and return to its credit on a GPU, in bytes; 0 without credit."""
+        entry = self._context.ledger.entry(tenant, gpu)
+        return refill_bytes(entry) if entry else 0
 
     def spare_bytes(self, tenant: int, gpu: int) -> int:
         """A tenant's freed bytes that are kept on a GPU for its next allocations; 0 if none."""

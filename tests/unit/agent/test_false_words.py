@@ -11,7 +11,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter.settings import Settings
 from moiety.devices.interface import Usage
 from moiety.model.share import Share
-from moiety.wire.layout import HelloFlag, Type
+from moiety.wire.layout import AllocFlag, FreeFlag, HelloFlag, Type
 from moiety.wire.messages import AmountMessage, FreeMessage
 from tests.support.liar import USER as LIARS
 from tests.support.liar import Liar
@@ -185,3 +185,62 @@ def test_credit_that_nobody_granted_is_not_used(here: World, used: int) -> None:
     assert gpu.free_bytes >= 0
     assert LIARS in [e.uid for e in here.agent.journal.ring if e.reason == "BadMessage"]
     assert honest.resident_bytes(0) == CAPACITY // 2
+
+
+TO_CREDIT = int(FreeFlag.TO_CREDIT)
+PINNED = int(AllocFlag.PINNED)
+
+
+def test_what_is_freed_becomes_no_credit_where_none_was_granted(here: World) -> None:
+    liar = Liar(here)
+    liar.attach()
+    liar.alloc(2)
+    liar.say(FreeMessage(gpu=0, flags=TO_CREDIT, bytes=2, resident_bytes=2))
+    assert "had no such credit" in liar.refusals[-1]
+    assert here.agent is not None
+    assert here.agent.arbiter.credit_bytes(1, 0) == 0
+
+
+@pytest.mark.parametrize("flags", [0, TO_CREDIT, TO_CREDIT | PINNED])
+def test_freed_memory_is_pinned_no_more(here: World, flags: int) -> None:
+    liar = Liar(here)
+    liar.attach()
+    for _ in range(CAPACITY):
+        liar.alloc(2, PINNED)
+        liar.say(FreeMessage(gpu=0, flags=flags, bytes=2, resident_bytes=2))
+        if liar.is_cut:
+            liar.reconnect(RESUMED & ~HelloFlag.PINNED)
+            liar.attach(0, 0, 0, serial=0)
+    assert begin(here).resident_bytes(0) == CAPACITY // 2
+
+
+def test_no_more_becomes_free_than_was_freed(here: World) -> None:
+    liar = Liar(here)
+    liar.attach()
+    liar.alloc(4)
+    liar.say(FreeMessage(gpu=0, bytes=1, resident_bytes=ABSURD))
+    assert here.agent is not None
+    (gpu,) = here.agent.arbiter.gpus()
+    assert (gpu.allocated_bytes, gpu.resident_bytes) == (3, 3)
+
+
+# A claim that is refused
+
+
+def test_a_process_whose_memory_is_not_counted_is_sent_away_until_it_is(here: World) -> None:
+    first = here.begin()
+    first.attach(0, 1, CAPACITY)
+    here.settle()
+    first.allocate(0, [CAPACITY - 2])
+    first.pin("cuIpcGetMemHandle")
+    here.until_rest(0.2)
+    late = Liar(here, HelloFlag.RESUMED)
+    late.attach(4, 4, 0, serial=0)
+    assert "no agent knows" in late.refusals[0]
+    assert late.is_cut, "nothing else that it says could be understood"
+    here.kill(first)
+    here.until_rest(0.2)
+    late.reconnect(HelloFlag.RESUMED)
+    late.attach(4, 4, 0, serial=0)
+    assert counted(here) == 4
+    assert not late.is_cut

@@ -123,3 +123,19 @@ class Client:
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
+
+
+def must_be_attached(client: Client, gpu: int) -> None:
+    """Raise ProtocolError if a process names a GPU where it has no context."""
+    if gpu not in client.gpus:
+        raise ProtocolError(f"GPU {gpu} is not attached")
+
+
+def must_be_new(client: Client, serial: int) -> None:
+    """Raise ProtocolError if a request has no serial of its own, or there are too many."""
+    if not serial:
+        raise ProtocolError("a request needs a serial")
+    if serial in client.attaching or serial in client.allocating:
+        raise ProtocolError(f"request {serial} is not answered yet")
+    if len(client.attaching) + len(client.allocating) >= REQUESTS_MAX:
+        raise ProtocolError(f"more than {REQUESTS_MAX} requests wait for an answer")

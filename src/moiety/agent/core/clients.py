@@ -87,6 +87,14 @@ class Clients:
                 f"of credit on GPU {gpu}"
             )
 
+    def check_refill(self, client: Client, gpu: int, freed: int) -> None:
+        """Raise ProtocolError if a process returns more to its credit than one may have."""
+        if freed > self._arbiter.refill_bytes(client.number, gpu):
+            raise ProtocolError(
+                f"it returned {format_bytes(freed)} to its credit on GPU {gpu}, and had no such "
+                "credit"
+            )
+
     def known_as(self, pid: int, started: int, workload: str) -> Client | None:
         """Return what a process was registered as until now, if at all."""
         own = [

@@ -145,9 +145,12 @@ class Executor:
         if wanted.gpu not in client.allocating.values():
             self._timeline.grown(client.number, wanted.gpu)
         code = CODES[wanted.code]
-        client.connection.send(
-            RefusedMessage(serial=wanted.serial, code=code, text=wanted.text).encode()
-        )
+        refused = RefusedMessage(serial=wanted.serial, code=code, text=wanted.text).encode()
+        if wanted.serial:
+            client.connection.send(refused)
+        else:  # what it has on this GPU is not counted: it comes back, and is asked again
+            client.connection.send_last(refused)
+            self._registry.disconnected(client, "")
         self._timeline.refused(client.number, wanted.gpu, wanted.text)
         if self._journal.often(client.number, "Refused", wanted.text, client, wanted.gpu):
             self._runtime.log.info(

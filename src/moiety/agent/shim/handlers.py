@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moiety.agent.arena.arena import Arena
-from moiety.agent.core.client import REQUESTS_MAX, Client
+from moiety.agent.core.client import Client, must_be_attached, must_be_new
 from moiety.agent.core.clients import Clients
 from moiety.agent.core.executor import Executor
 from moiety.agent.core.gpu_probe import GpuProbe
@@ -113,7 +113,7 @@ class Handlers:
             self._executor.attach(client, message.serial, gpu)
             return
         if message.serial:
-            _must_be_new(client, message.serial)
+            must_be_new(client, message.serial)
             client.attaching[message.serial] = gpu
         client.unspoken.discard(gpu)
         client.gpus.add(gpu)
@@ -151,12 +151,12 @@ class Handlers:
 
     def on_context(self, client: Client, message: AmountMessage) -> None:
         """A process has created a context."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
         self._probe.measure(client, message.gpu, message.bytes)
 
     def on_detach(self, client: Client, message: AmountMessage) -> None:
         """A process has no context on a GPU any more."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
         client.gpus.discard(message.gpu)
         for waiting in (client.attaching, client.allocating):
             for serial in [s for s, gpu in waiting.items() if gpu == message.gpu]:
@@ -169,8 +169,8 @@ class Handlers:
 
     def on_alloc_request(self, client: Client, message: AllocMessage) -> None:
         """A process wants to allocate."""
-        _must_be_attached(client, message.gpu)
-        _must_be_new(client, message.serial)
+        must_be_attached(client, message.gpu)
+        must_be_new(client, message.serial)
         client.allocating[message.serial] = message.gpu
         if client.talks:
             self._wait_messages.may_wait()
@@ -189,14 +189,16 @@ class Handlers:
 
     def on_driver_oom(self, client: Client, message: AllocMessage) -> None:
         """A process' driver ran out of memory that moiety had admitted."""
-        _must_be_attached(client, message.gpu)
-        _must_be_new(client, message.serial)
+        must_be_attached(client, message.gpu)
+        must_be_new(client, message.serial)
         client.allocating[message.serial] = message.gpu
         self._probe.driver_oom(client, message.gpu, message.serial, message.bytes)
 
     def on_free(self, client: Client, message: FreeMessage) -> None:
         """A process has freed memory."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
+        if message.flags & FREE_ALLOWED:
+            self._registry.check_refill(client, message.gpu, message.bytes)
         self._runtime.feed(
             ev.Free(
                 client.number,
@@ -212,7 +214,7 @@ class Handlers:
 
     def on_credit_used(self, client: Client, message: FreeMessage) -> None:
         """A process has allocated from its credit."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
         self._registry.check_credit(client, message.gpu, message.bytes)
         used = ev.CreditUsed(client.number, message.gpu, message.bytes, message.resident_bytes)
         self._runtime.feed(used)
@@ -220,17 +222,17 @@ class Handlers:
 
     def on_credit_returned(self, client: Client, message: AmountMessage) -> None:
         """A process has given its credit back."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
         self._runtime.feed(ev.CreditReturned(client.number, message.gpu, message.bytes))
 
     def on_pin_bytes(self, client: Client, message: AmountMessage) -> None:
         """Some of a process' memory cannot leave the GPU, or can again."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
         self._runtime.feed(ev.PinBytes(client.number, message.gpu, message.bytes))
 
     def on_resident(self, client: Client, message: AmountMessage) -> None:
         """A process says how much of its data is on a GPU."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
         self._runtime.feed(ev.Resident(client.number, message.gpu, message.bytes))
         self._registry.sample(client, message.gpu)
 
@@ -260,7 +262,7 @@ class Handlers:
         if message.gpu == NO_GPU:
             self._runtime.feed(ev.Drained(client.number, message.epoch))
         else:
-            _must_be_attached(client, message.gpu)
+            must_be_attached(client, message.gpu)
             self._runtime.feed(
                 ev.Drained(client.number, message.epoch, message.gpu, message.resident_bytes)
             )
@@ -270,7 +272,7 @@ class Handlers:
 
     def on_evicted(self, client: Client, message: EvictedMessage) -> None:
         """A process has moved memory to the host."""
-        _must_be_attached(client, message.gpu)
+        must_be_attached(client, message.gpu)
         is_last = bool(message.flags & EvictedFlag.LAST)
         is_failed = bool(message.flags & EvictedFlag.FAILED)
         self._runtime.feed(
@@ -350,18 +352,6 @@ def _not_in_share(client: Client, uuid: bytes, gpu: int) -> str:
     if not client.may_use or uuid in client.may_use or gpu in client.unspoken:
         return ""
     return f"its share is not of GPU {gpu}"
-
-
-def _must_be_attached(client: Client, gpu: int) -> None:
-    if gpu not in client.gpus:
-        raise ProtocolError(f"GPU {gpu} is not attached")
-
-
-def _must_be_new(client: Client, serial: int) -> None:
-    if serial in client.attaching or serial in client.allocating:
-        raise ProtocolError(f"request {serial} is not answered yet")
-    if len(client.attaching) + len(client.allocating) >= REQUESTS_MAX:
-        raise ProtocolError(f"more than {REQUESTS_MAX} requests wait for an answer")
 
 
 Handler = Callable[[Handlers, Client, Any], None]

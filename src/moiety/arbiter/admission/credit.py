@@ -37,6 +37,15 @@ def most_bytes(settings: Settings, capacity: int) -> int:
     return most // settings.allowance_step * settings.allowance_step
 
 
+def refill_bytes(on: Residency) -> int:
+    """The bytes that a process may free and return to its credit.
+
+    Its credit may be twice as much as it was granted at most: it may not have heard of the last
+    grant when it frees.
+    """
+    return max(0, 2 * on.allowed_most_bytes - on.allowed_bytes) if on.is_allowed else 0
+
+
 class Credit:
     """The requests that are held until credit is returned; the ledger knows the credit itself."""
 
@@ -90,12 +99,15 @@ class Credit:
         if more <= 0 or balance.free_bytes < more:
             return
         self._count(on, given=True)
+        on.allowed_most_bytes = max(on.allowed_most_bytes, most)
         self._ledger.grant_credit(asked, gpu, more)
         out.append(do.CreditGrant(asked.number, gpu, more, most))
 
     def _count(self, on: Residency, *, given: bool) -> None:
         self.given += given - on.is_allowed
         on.is_allowed = given
+        if not given:
+            on.allowed_most_bytes = 0
 
     # Use and return
 
@@ -108,9 +120,8 @@ class Credit:
     def freed(self, event: ev.Free) -> None:
         """Return freed bytes to the credit, as if they were granted now."""
         tenant = self._ledger.tenants.get(event.tenant)
-        if tenant is not None and (on := tenant.gpus.get(event.gpu)):
+        if tenant is not None and event.gpu in tenant.gpus:
             self._ledger.refill_credit(tenant, event.gpu, event.bytes, event.resident_bytes)
-            self._count(on, given=True)
 
     def returned(self, event: ev.CreditReturned) -> None:
         """Release the credit that a process had left when it returned it."""

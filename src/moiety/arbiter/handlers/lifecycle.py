@@ -69,6 +69,7 @@ def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
             allowed_bytes=0,
             spare_bytes=0,
             is_allowed=False,
+            allowed_most_bytes=0,
             is_recalled=False,
             orders=[],
             posted=NOT_POSTED,

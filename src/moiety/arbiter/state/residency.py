@@ -52,6 +52,8 @@ class Residency:
     """Bytes of its credit that were freed and are still on the GPU."""
     is_allowed: bool = False
     """It has credit, which may be used up: what it frees may become part of it."""
+    allowed_most_bytes: int = 0
+    """The most credit that it was told of since it has credit."""
     is_recalled: bool = False
     """Its credit is revoked, and it has not returned it yet."""
     asked_s: float = -math.inf
