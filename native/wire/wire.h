@@ -84,7 +84,7 @@ enum mw_type {
     MW_SET_IDLE_TIMEOUT = 20,
     /* > mw_lease_note: nothing was submitted for the idle timeout */
     MW_IDLE = 21,
-    /* > mw_pinned: from now on no byte of this client can leave */
+    /* > mw_pinned: from now on no byte of this client can leave; it happened without a request */
     MW_PINNED = 22,
     /* > mw_attach: what is the limit on this GPU? Nothing is reserved */
     MW_LIMIT_QUERY = 23,
@@ -106,8 +106,8 @@ enum mw_type {
     MW_LIMIT = 30,
     /* > mw_alloc: the driver ran out of memory by itself; make this much room */
     MW_DRIVER_OOM = 31,
-    /* > mw_amount: this many allocated bytes never leave from now on */
-    MW_PIN_BYTES = 34,
+    /* > mw_pin: may this many allocated bytes stay on the GPU from now on? */
+    MW_PIN_REQUEST = 34,
     /* > mw_share: other processes may open this memory by its token; answered by the same message
      * < a process wants to open it (MW_SHARE_ASKED): send what is behind the token */
     MW_EXPORT = 35,
@@ -133,6 +133,10 @@ enum mw_type {
     MW_CREDIT_USED = 44,
     /* > mw_amount: the credit is over, revoked or not, and had this many bytes left */
     MW_CREDIT_RETURNED = 45,
+    /* < mw_amount: yes: they never leave, until MW_UNPIN or MW_FREE */
+    MW_PIN_REPLY = 46,
+    /* > mw_amount: this many pinned bytes can leave again; MW_NO_GPU: all that mw_pin named so */
+    MW_UNPIN = 47,
     /* < mw_warning: a sentence for the person who uses the program */
     MW_WARNING = 52,
     /* < mw_terminal_line: a line for the terminal of the program */
@@ -335,6 +339,15 @@ struct mw_arena {
 struct mw_pinned {
     struct mw_header header;
     char reason[MW_NAME_BYTES]; /* the call that pinned, e.g. cuIpcGetMemHandle */
+};
+
+/* Bytes are to stay on the GPU, because others than this process will use them. */
+struct mw_pin {
+    struct mw_header header;
+    uint32_t gpu; /* MW_NO_GPU: all that the process has and gets, on every GPU */
+    uint32_t reserved;
+    uint64_t bytes;           /* 0 with MW_NO_GPU */
+    char call[MW_NAME_BYTES]; /* the call that pins them, e.g. cuIpcGetMemHandle */
 };
 
 /* A line for the terminal of a program; only for clients that said MW_HELLO_TALKS. */

@@ -38,6 +38,7 @@ from moiety.wire.messages import (
     FreeMessage,
     HelloMessage,
     LeaseNoteMessage,
+    PinMessage,
     QueueDepthMessage,
     RefusedMessage,
     ShareMessage,
@@ -333,6 +334,8 @@ class FakeAgent(WireEnd):
         if isinstance(message, AllocMessage):
             answer = AmountMessage(Type.ALLOC_REPLY, message.serial, message.gpu, message.bytes)
             self.send(answer)
+        if isinstance(message, PinMessage):
+            self.send(AmountMessage(Type.PIN_REPLY, message.serial, message.gpu))
         return message
 
     def until(self, kind: Type) -> Message:

@@ -26,6 +26,7 @@ union agent_message {
     struct mw_idle_timeout watch;
     struct mw_queue_depth pace;
     struct mw_pinned pinned;
+    struct mw_pin pin;
     struct mw_arena arena;
     struct mw_mode mode;
     struct mw_share share;

@@ -16,6 +16,7 @@ enum lock_rank {
     LOCK_UNRANKED, /* not checked */
     LOCK_LOAD,     /* the driver's library */
     LOCK_SOCKET,   /* the connection to the agent */
+    LOCK_PINS,     /* that nothing of this process leaves */
     LOCK_UNKNOWN_CALLS,
     LOCK_SLOTS, /* of threads, at the gate */
     LOCK_QUEUE_MARKERS,

@@ -88,6 +88,15 @@ static void print_refusal(const struct mw_refused *refused)
     }
 }
 
+static void pinned(const struct mw_pin *asked)
+{
+    if (asked->gpu == MW_NO_GPU) {
+        client_pin_admitted();
+    } else {
+        accounting_pinned(asked->gpu, asked->bytes);
+    }
+}
+
 static void answer(const union agent_message *message)
 {
     struct agent_request *request = agent_take(message->header.serial);
@@ -103,6 +112,9 @@ static void answer(const union agent_message *message)
         request->message.header.type == MW_ALLOC_REQUEST) {
         const struct mw_alloc *asked = &request->message.alloc;
         accounting_admitted(asked->gpu, asked->bytes, asked->flags);
+    } else if (message->header.type == MW_PIN_REPLY &&
+               request->message.header.type == MW_PIN_REQUEST) {
+        pinned(&request->message.pin);
     }
     agent_answer(request, message);
 }
@@ -173,6 +185,7 @@ static void carry_out(const union agent_message *message)
         break;
     case MW_ATTACHED:
     case MW_ALLOC_REPLY:
+    case MW_PIN_REPLY:
     case MW_REFUSED:
         answer(message);
         break;

@@ -1,8 +1,10 @@
 #include "shim/gate/thunk.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 
+#include "cuda/cuda_abi.h"
 #include "shim/agent/client_report.h"
 #include "shim/gate/gate.h"
 #include "shim/gate/queue_depth.h"
@@ -16,6 +18,7 @@ struct frame {
     void *rbx;      /* the caller's */
     void *function; /* the driver's */
     struct mw_slot *slot;
+    enum thunk_kind kind;
 };
 _Static_assert(offsetof(struct frame, back) == 0 && offsetof(struct frame, rbx) == 8 &&
                    offsetof(struct frame, function) == 16,
@@ -25,7 +28,16 @@ static __thread struct frame frames[DEPTH] __attribute__((tls_model("initial-exe
 static __thread uint32_t depth __attribute__((tls_model("initial-exec")));
 
 struct frame *thunk_enter(struct thunk *thunk, void *back, void *rbx);
-void thunk_leave(struct frame *frame);
+void thunk_leave(struct frame *frame, CUresult result);
+
+/* In the place of a function whose caller may not be pinned. */
+static CUresult refuse(void) { return CUDA_ERROR_OUT_OF_MEMORY; }
+
+/* Outside the gate. */
+static bool may_pin(const struct thunk *thunk)
+{
+    return thunk->kind != THUNK_PIN || client_pin_begin(thunk->name) == CUDA_SUCCESS;
+}
 
 __attribute__((used)) struct frame *thunk_enter(struct thunk *thunk, void *back, void *rbx)
 {
@@ -35,17 +47,20 @@ __attribute__((used)) struct frame *thunk_enter(struct thunk *thunk, void *back,
     struct frame *frame = depth < DEPTH ? &frames[depth] : &through;
     frame->function = *thunk->function;
     frame->back = NULL;
+    if (frame != &through && !may_pin(thunk)) {
+        frame->function = (void *)(uintptr_t)refuse;
+        errno = kept;
+        return frame;
+    }
     if (frame != &through) {
         depth++;
         frame->rbx = rbx;
+        frame->kind = thunk->kind;
         frame->slot = gate_enter();
         frame->back = back;
     }
     if (thunk->kind == THUNK_UNKNOWN) {
         thunk->entered(thunk);
-    }
-    if (thunk->kind == THUNK_PIN) {
-        client_report_pinned(thunk->name);
     }
     if (thunk->kind == THUNK_AWAIT) {
         queue_depth_be_impatient();
@@ -54,9 +69,12 @@ __attribute__((used)) struct frame *thunk_enter(struct thunk *thunk, void *back,
     return frame;
 }
 
-__attribute__((used)) void thunk_leave(struct frame *frame)
+__attribute__((used)) void thunk_leave(struct frame *frame, CUresult result)
 {
     gate_leave(frame->slot);
+    if (frame->kind == THUNK_PIN) {
+        client_pin_end(result == CUDA_SUCCESS);
+    }
     depth--;
 }
 
@@ -138,6 +156,7 @@ __asm__(".pushsection .text\n"
         "movq %rbx, %rdi\n"
         "movq 32(%rsp), %rbx\n"
         ".cfi_restore %rbx\n"
+        "movl (%rsp), %esi\n" /* what the driver returned */
         "call thunk_leave\n"
         "movq (%rsp), %rax\n"
         "movq 8(%rsp), %rdx\n"

@@ -10,7 +10,7 @@
 
 enum thunk_kind {
     THUNK_GATED = 0,
-    THUNK_PIN = 1,     /* and pins its caller */
+    THUNK_PIN = 1,     /* and pins its caller, if the agent agrees */
     THUNK_AWAIT = 2,   /* and what comes behind it may wait for what its own thread does later */
     THUNK_UNKNOWN = 3, /* and pins, and is reported (unknown_calls.h) */
 };

@@ -85,17 +85,21 @@ static CUresult create(create_call *call, void **object, const CUDA_ARRAY3D_DESC
     CUcontext context = NULL;
     bool counts = client_is_active() && object && form && !(form->Flags & LATER_FLAGS) &&
                   device_current(&device) == CUDA_SUCCESS;
+    bool pins = client_is_active() && form && form->Flags & LATER_FLAGS;
     uint64_t bytes = counts ? array_bytes(form, levels) : 0;
     CUresult result = CUDA_SUCCESS;
     if (counts) {
         result = unevictable_take(device, bytes);
-    } else if (client_is_active() && form && form->Flags & LATER_FLAGS) {
-        client_report_pinned("cuArrayCreate with memory mapped later");
+    } else if (pins) {
+        result = client_pin_begin("cuArrayCreate with memory mapped later");
     }
     if (result != CUDA_SUCCESS) {
         return result;
     }
     result = try_create(call, object, form, levels);
+    if (pins) {
+        client_pin_end(result == CUDA_SUCCESS);
+    }
     if (counts && result == CUDA_SUCCESS) {
         DRIVER(cuCtxGetCurrent)(&context);
         unevictable_add(*object, context, device, bytes); /* without it, it stays charged */

@@ -15,8 +15,11 @@ static CUresult expect(CUdevice ordinal, uint64_t bytes)
 {
     struct device *device;
     if (device_current(&device) != CUDA_SUCCESS || device->ordinal != ordinal) {
-        client_report_pinned("cuGraphAddMemAllocNode"); /* of another device than the current one */
-        return CUDA_SUCCESS;
+        CUresult result = client_pin_begin("cuGraphAddMemAllocNode"); /* it is of another device */
+        if (result == CUDA_SUCCESS) {
+            client_pin_end(true);
+        }
+        return result;
     }
     struct meter *meter = unevictable_meter(NULL, device);
     return meter ? unevictable_expect(meter, bytes) : CUDA_ERROR_OUT_OF_MEMORY;

@@ -59,14 +59,13 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, bool 
     struct meter *meter = captured ? unevictable_meter(NULL, device)
                                    : unevictable_find_meter(handle, CU_DEVICE_INVALID);
     *unknown = !meter;
-    return meter ? unevictable_expect(meter, bytes) : CUDA_SUCCESS;
+    return meter ? unevictable_expect(meter, bytes) : client_pin_begin("cuMemAllocFromPoolAsync");
 }
 
-/* Still inside the gate, so that nothing has left since. */
-static void note_unknown(bool unknown, CUresult result)
+static void end_unknown(bool unknown, CUresult result)
 {
-    if (unknown && result == CUDA_SUCCESS) {
-        client_report_pinned("cuMemAllocFromPoolAsync");
+    if (unknown) {
+        client_pin_end(result == CUDA_SUCCESS);
     }
 }
 
@@ -94,8 +93,8 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
     }
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocAsync)(pointer, bytes, stream);
-    note_unknown(unknown, result);
     gate_leave(slot);
+    end_unknown(unknown, result);
     return result;
 }
 
@@ -123,8 +122,8 @@ static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool h
     }
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
-    note_unknown(unknown, result);
     gate_leave(slot);
+    end_unknown(unknown, result);
     return result;
 }
 

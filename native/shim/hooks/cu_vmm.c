@@ -9,6 +9,7 @@
 #include "shim/mem/extent.h"
 #include "shim/mem/extent_table.h"
 #include "shim/mem/oom_retry.h"
+#include "shim/mem/pin.h"
 #include "shim/mem/release.h"
 #include "shim/mem/vmm_handle.h"
 #include "shim/pool/trim.h"
@@ -312,14 +313,18 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t size)
 CUresult cuMemExportToShareableHandle(void *shareable, CUmemGenericAllocationHandle handle,
                                       CUmemAllocationHandleType type, unsigned long long flags)
 {
+    CUresult result = pin_handle(handle, "cuMemExportToShareableHandle");
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
     lock_take(&extent_lock);
     struct vmm_handle *vmm_handle = vmm_handle_find(handle);
     struct extent *extent = vmm_handle ? vmm_handle->extent : NULL;
     CUmemGenericAllocationHandle real = extent ? extent->chunks[0].handle : handle;
-    CUresult result = DRIVER(cuMemExportToShareableHandle)(shareable, real, type, flags);
-    if (extent && result == CUDA_SUCCESS) {
-        accounting_pin(extent);
+    result = DRIVER(cuMemExportToShareableHandle)(shareable, real, type, flags);
+    if (result != CUDA_SUCCESS) {
+        unpin_handle(handle);
     }
     lock_drop(&extent_lock);
     gate_leave(slot);
@@ -355,28 +360,18 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return result;
 }
 
-/* With extent_lock held: pins all extents in a range. */
-static void keep_range(CUdeviceptr address, size_t size)
-{
-    struct vmm_mapping *mapping = vmm_mappings_after(address);
-    struct extent *extent = extent_table_find(address);
-    if (extent) {
-        accounting_pin(extent);
-    }
-    while (mapping && mapping->base < address + size) {
-        accounting_pin(mapping->of->extent);
-        mapping = vmm_mappings_after(mapping->base + mapping->bytes);
-    }
-}
-
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t size,
                                        CUmemRangeHandleType type, unsigned long long flags)
 {
+    CUresult result = pin_range(address, size, "cuMemGetHandleForAddressRange");
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
     lock_take(&extent_lock);
-    CUresult result = DRIVER(cuMemGetHandleForAddressRange)(handle, address, size, type, flags);
-    if (result == CUDA_SUCCESS) {
-        keep_range(address, size);
+    result = DRIVER(cuMemGetHandleForAddressRange)(handle, address, size, type, flags);
+    if (result != CUDA_SUCCESS) {
+        unpin_range(address, size);
     }
     lock_drop(&extent_lock);
     gate_leave(slot);
@@ -387,12 +382,17 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
  * device can use that memory. */
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
+    bool pins = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value;
+    CUresult result =
+        pins ? pin_range(ptr, 1, "cuPointerSetAttribute (SYNC_MEMOPS)") : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
     lock_take(&extent_lock);
-    CUresult result = DRIVER(cuPointerSetAttribute)(value, attribute, ptr);
-    if (result == CUDA_SUCCESS && client_is_active() &&
-        attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value) {
-        keep_range(ptr, 1);
+    result = DRIVER(cuPointerSetAttribute)(value, attribute, ptr);
+    if (pins && result != CUDA_SUCCESS) {
+        unpin_range(ptr, 1);
     }
     lock_drop(&extent_lock);
     gate_leave(slot);

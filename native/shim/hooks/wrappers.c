@@ -93,16 +93,18 @@
         gate_leave(slot);                                      \
         return result;                                         \
     }
-#define WRAP_PIN(name, parameters, arguments, flavour, base)                    \
-    CUresult name parameters                                                    \
-    {                                                                           \
-        struct mw_slot *slot = gate_enter();                                    \
-        CUresult result = DRIVER(name) arguments;                               \
-        if (result == CUDA_SUCCESS) { /* nothing leaves while we are in here */ \
-            client_report_pinned(#name);                                        \
-        }                                                                       \
-        gate_leave(slot);                                                       \
-        return result;                                                          \
+#define WRAP_PIN(name, parameters, arguments, flavour, base) \
+    CUresult name parameters                                 \
+    {                                                        \
+        CUresult result = client_pin_begin(#name);           \
+        if (result != CUDA_SUCCESS) {                        \
+            return result;                                   \
+        }                                                    \
+        struct mw_slot *slot = gate_enter();                 \
+        result = DRIVER(name) arguments;                     \
+        gate_leave(slot);                                    \
+        client_pin_end(result == CUDA_SUCCESS);              \
+        return result;                                       \
     }
 #define WRAP_SYNC(name, parameters, arguments, flavour, base) \
     CUresult name parameters                                  \

@@ -9,19 +9,19 @@
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
-#include "shim/mem/accounting.h"
 #include "shim/mem/address_info.h"
 #include "shim/mem/extent.h"
 #include "shim/mem/extent_table.h"
+#include "shim/mem/pin.h"
 
 #define MARK "moietyIP" /* what a handle with a token begins with */
 
 struct ipc_export {
     struct ipc_export *next;
     struct ipc_token token;
-    CUdeviceptr base; /* of the allocation */
-    const struct extent *extent;
-    struct mw_share note; /* what the agent is told of it */
+    CUdeviceptr base;      /* of the allocation */
+    struct extent *extent; /* it has a pin for this export */
+    struct mw_share note;  /* what the agent is told of it */
 };
 static struct ipc_export *exports; /* under extent_lock */
 
@@ -58,24 +58,41 @@ static struct ipc_export *find(const struct ipc_token *token)
     return export;
 }
 
-/* Inside the gate, so that all of the extent is resident, and with extent_lock held. */
+/* With extent_lock held: the extent that can be exported, and where the allocation in it begins; NULL: none. */
+static struct extent *exportable(CUdeviceptr pointer, CUdeviceptr *base)
+{
+    struct extent *extent = extent_table_find(pointer);
+    bool is_ours = extent && !extent_is_managed(extent) && extent->use != EXTENT_OF_POOL &&
+                   address_info_base(extent, pointer, base);
+    return is_ours ? extent : NULL;
+}
+
+static struct ipc_export *find_base(CUdeviceptr base)
+{
+    struct ipc_export *each = exports;
+    while (each && each->base != base) {
+        each = each->next;
+    }
+    return each;
+}
+
+/* Inside the gate, so that all of the extent, which is pinned for this, is resident; with extent_lock held. */
 static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
 {
     CUdeviceptr base = 0;
-    struct extent *extent = extent_table_find(pointer);
-    if (!extent || extent_is_managed(extent) || extent->use == EXTENT_OF_POOL ||
-        !address_info_base(extent, pointer, &base)) {
+    struct extent *extent = exportable(pointer, &base);
+    if (!extent) {
         return CUDA_ERROR_NOT_FOUND;
     }
-    for (struct ipc_export *each = exports; each; each = each->next) {
-        if (each->base == base) {
-            *made = each;
-            *known = true;
-            return CUDA_SUCCESS;
-        }
+    *made = find_base(base);
+    *known = *made != NULL;
+    if (*known) {
+        unpin_extent(extent);
+        return CUDA_SUCCESS;
     }
     struct ipc_export *export = calloc(1, sizeof(*export));
     if (!export || !draw(&export->token)) {
+        unpin_extent(extent);
         free(export);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -88,9 +105,24 @@ static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
     memcpy(export->note.token, export->token.bytes, sizeof(export->note.token));
     export->next = exports;
     exports = export;
-    accounting_pin(extent);
     *made = export;
     return CUDA_SUCCESS;
+}
+
+/* The token of what is exported already. CUDA_ERROR_NOT_FOUND: it is none that we can export;
+ * CUDA_ERROR_NOT_READY: it has to be exported. */
+static CUresult find_exported(CUdeviceptr pointer, struct ipc_token *token)
+{
+    CUdeviceptr base = 0;
+    LOCK_SCOPE(&extent_lock);
+    if (!exportable(pointer, &base)) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    const struct ipc_export *export = find_base(base);
+    if (export) {
+        *token = export->token;
+    }
+    return export ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult ipc_export_token(CUdeviceptr pointer, struct ipc_token *token)
@@ -98,9 +130,18 @@ CUresult ipc_export_token(CUdeviceptr pointer, struct ipc_token *token)
     struct agent_request request = {0};
     struct ipc_export *export = NULL;
     bool known = false;
+    CUresult result = find_exported(pointer, token);
+    if (result == CUDA_ERROR_NOT_READY) {
+        result = pin_range(pointer, 1, "cuIpcGetMemHandle");
+    } else {
+        return result;
+    }
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
     lock_take(&extent_lock);
-    CUresult result = mark(pointer, &export, &known);
+    result = mark(pointer, &export, &known);
     if (result == CUDA_SUCCESS) {
         *token = export->token;
         request.message.share = export->note;
@@ -145,7 +186,7 @@ void ipc_export_freed(CUdeviceptr base)
 struct ipc_export *ipc_export_take(const struct extent *extent)
 {
     struct ipc_export *taken = NULL;
-    for (struct ipc_export **at = &exports; extent->pinned && *at;) {
+    for (struct ipc_export **at = &exports; extent->pins && *at;) {
         struct ipc_export *found = *at;
         if (found->extent == extent) {
             *at = found->next;

@@ -240,12 +240,21 @@ void accounting_release(struct device *device, uint64_t bytes, uint64_t resident
     agent_send(&note, sizeof(note), MW_FREE);
 }
 
-void accounting_pin(struct extent *extent)
+void accounting_pinned(uint32_t gpu, uint64_t bytes)
 {
-    if (!extent->pinned && !extent_is_managed(extent)) {
-        extent->pinned = true;
-        extent->device->pinned_bytes += extent->span;
-        agent_amount(MW_PIN_BYTES, extent->device->gpu, extent->span);
+    LOCK_SCOPE(&extent_lock);
+    struct device *device = device_of_gpu(gpu);
+    if (device) {
+        device->pinned_bytes += bytes;
+    }
+}
+
+void accounting_unpin(uint32_t gpu, uint64_t bytes)
+{
+    struct device *device = device_of_gpu(gpu);
+    if (device) { /* else with the device all of its memory is gone, for the agent as well */
+        device->pinned_bytes -= bytes;
+        agent_amount(MW_UNPIN, gpu, bytes);
     }
 }
 

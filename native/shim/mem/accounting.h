@@ -26,9 +26,10 @@ struct extent;
 CUresult accounting_charge(struct device *device, uint64_t bytes, uint32_t flags);
 /* Charged bytes are gone; `resident` of them were on the GPU. With extent_lock held. */
 void accounting_release(struct device *device, uint64_t bytes, uint64_t resident, uint32_t flags);
-/* The extent never leaves the GPU from now on; all of it is present. Does nothing the second time, or if
- * the driver moves its memory. With extent_lock held. */
-void accounting_pin(struct extent *extent);
+/* The agent agreed that bytes of a GPU stay there: they count as such from now on. Control thread. */
+void accounting_pinned(uint32_t gpu, uint64_t bytes);
+/* Bytes that the agent agreed to can leave all the same. With extent_lock held. */
+void accounting_unpin(uint32_t gpu, uint64_t bytes);
 /* The agent admitted bytes that were asked for: they count from now on. Control thread. */
 void accounting_admitted(uint32_t gpu, uint64_t bytes, uint32_t flags);
 /* device_detach_unused, and the device's credit ends. */

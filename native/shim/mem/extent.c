@@ -251,7 +251,7 @@ void extent_retire(struct extent *extent) { extent->retiring = true; }
 uint32_t extent_charge_flags(const struct extent *extent)
 {
     return (extent_is_managed(extent) ? MW_ALLOC_MANAGED : 0) |
-           (extent->pinned ? MW_ALLOC_PINNED : 0);
+           (extent->pins ? MW_ALLOC_PINNED : 0);
 }
 
 void extent_unmap(struct extent *extent)

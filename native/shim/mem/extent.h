@@ -39,7 +39,7 @@ struct extent {
         struct segment *segment;       /* EXTENT_OF_POOL */
         struct vmm_handle *vmm_handle; /* the kind EXTENT_MAPPED */
     };
-    bool pinned;         /* never leaves the GPU: other processes can see its memory */
+    uint32_t pins;       /* reasons for which it never leaves the GPU (pin.h) */
     uint64_t sequence;   /* rises from allocation to allocation */
     uint32_t busy;       /* how many of its chunks are busy */
     uint32_t move_locks; /* held by threads; while there is one, no chunk begins to move */

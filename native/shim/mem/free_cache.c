@@ -19,7 +19,7 @@ static struct extent *take_out(uint32_t at)
 
 static bool can_be_kept(const struct extent *extent)
 {
-    if (extent->ops->kind != EXTENT_PLACED || extent->pinned || extent->decommitted_bytes) {
+    if (extent->ops->kind != EXTENT_PLACED || extent->pins || extent->decommitted_bytes) {
         return false;
     }
     for (uint32_t i = 0; i < extent->chunk_count; i++) {

@@ -68,7 +68,7 @@ struct vmm_handle *vmm_handle_of_driver(CUmemGenericAllocationHandle real)
 {
     for (size_t i = 0; i < count; i++) {
         const struct extent *extent = table[i]->extent;
-        if (extent->pinned && chunk_has_memory(&extent->chunks[0]) &&
+        if (extent->pins && chunk_has_memory(&extent->chunks[0]) &&
             extent->chunks[0].handle == real) {
             return table[i];
         }

@@ -33,7 +33,7 @@ struct victim victim_choose(const struct device *device, uint64_t bytes, bool ca
              extent->device == device && !extent->retiring && i < extent->chunk_count; i++) {
             struct chunk *chunk = &extent->chunks[i];
             bool seen = chunk->scanned_turn == device->lease_count;
-            if (extent->pinned) {
+            if (extent->pins) {
                 continue;
             }
             unscanned = unscanned || (chunk_has_memory(chunk) && (!seen || extent->move_locks));
@@ -66,7 +66,7 @@ uint32_t victim_choose_to_scan(const struct device *device, struct victim *victi
                              i < extent->chunk_count && found < count;
              i++) {
             struct chunk *chunk = &extent->chunks[i];
-            if (chunk->state == CHUNK_RESIDENT && !chunk->busy && !extent->pinned &&
+            if (chunk->state == CHUNK_RESIDENT && !chunk->busy && !extent->pins &&
                 !extent->move_locks && chunk->scanned_turn != device->lease_count) {
                 victims[found].extent = extent;
                 victims[found++].index = i;

@@ -7,10 +7,14 @@ Bytes are bytes of GPU memory; times are seconds on the caller's clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from moiety.arbiter.recordable import Recordable
 from moiety.arbiter.settings import Settings
 from moiety.model.share import NOTHING_ASKED, Share
+
+EVERY_GPU: Final = -1
+"""In place of a GPU, for what concerns all that a process has."""
 
 
 class Hello(Recordable, frozen=True):
@@ -157,15 +161,27 @@ class CreditReturned(Recordable, frozen=True):
     bytes: int
 
 
-class PinBytes(Recordable, frozen=True):
-    """From now on `bytes` of a process cannot leave the GPU, because other processes can see them.
+class PinRequest(Recordable, frozen=True):
+    """A process wants `bytes` that it has allocated to stay on the GPU; `call` is the reason.
 
-    They are freed like bytes that were pinned when they were requested.
+    With `EVERY_GPU` it wants that of everything that it has and gets. Answered by `Admitted` or
+    `Refused` with the same serial. The bytes are freed like bytes that were pinned when they were
+    requested.
     """
 
     tenant: int
     gpu: int
-    bytes: int
+    serial: int
+    bytes: int = 0
+    call: str = ""
+
+
+class Unpin(Recordable, frozen=True):
+    """`bytes` of a process that were pinned can leave again; `EVERY_GPU`: all but such bytes."""
+
+    tenant: int
+    gpu: int
+    bytes: int = 0
 
 
 class ChargeTransferred(Recordable, frozen=True):
@@ -245,7 +261,7 @@ class Busy(Recordable, frozen=True):
 
 
 class Pinned(Recordable, frozen=True):
-    """From now on nothing of the process can leave the GPU."""
+    """From now on nothing of the process can leave the GPU. It happened without a request."""
 
     tenant: int
     reason: str = ""
@@ -319,7 +335,8 @@ Event = (
     | Free
     | CreditUsed
     | CreditReturned
-    | PinBytes
+    | PinRequest
+    | Unpin
     | ChargeTransferred
     | ChargeReleased
     | LeaseRequest

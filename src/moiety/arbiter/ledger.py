@@ -201,9 +201,10 @@ class Ledger:
         self._trim(tenant, gpu, on)
 
     def pin(self, tenant: Tenant, gpu: int, more: int) -> None:
-        """Pin bytes of a tenant, up to all that the driver does not page."""
+        """Pin bytes of a tenant, up to all that the driver does not page; fewer if negative."""
         on = tenant.gpus[gpu]
-        on.pinned_bytes = min(on.allocated_bytes - on.managed_bytes, on.pinned_bytes + more)
+        most = on.allocated_bytes - on.managed_bytes
+        on.pinned_bytes = max(0, min(most, on.pinned_bytes + more))
         self._post(tenant, gpu, on)
 
     def inherit(self, tenant: Tenant, gpu: int, more: int) -> None:

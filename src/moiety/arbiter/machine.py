@@ -20,7 +20,7 @@ from moiety.arbiter.admission.credit import Credit, refill_bytes
 from moiety.arbiter.admission.guarantees import NOTHING, Promised, refuse_share
 from moiety.arbiter.admission.host_demand import needs
 from moiety.arbiter.admission.memory import refuse_gang
-from moiety.arbiter.handlers import configuration, lease, lifecycle, memory
+from moiety.arbiter.handlers import configuration, lease, lifecycle, memory, pins
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.decide import decide
@@ -45,7 +45,8 @@ HANDLERS: Final[dict[type, Callable[[Context, Any], None]]] = {
     ev.Free: memory.on_free,
     ev.CreditUsed: memory.on_credit_used,
     ev.CreditReturned: memory.on_credit_returned,
-    ev.PinBytes: memory.on_pin_bytes,
+    ev.PinRequest: pins.on_pin_request,
+    ev.Unpin: pins.on_unpin,
     ev.ChargeTransferred: memory.on_charge_transferred,
     ev.ChargeReleased: memory.on_charge_released,
     ev.LeaseRequest: lease.on_lease_request,
@@ -55,7 +56,7 @@ HANDLERS: Final[dict[type, Callable[[Context, Any], None]]] = {
     ev.Evicted: memory.on_evicted,
     ev.Idle: lease.on_idle,
     ev.Busy: lease.on_busy,
-    ev.Pinned: memory.on_pinned,
+    ev.Pinned: pins.on_pinned,
     ev.StopChecked: lifecycle.on_stop_checked,
     ev.ShareSet: configuration.on_share_set,
     ev.SettingsSet: configuration.on_settings_set,

@@ -22,6 +22,7 @@ PID: Final = re.compile(r" \(pid \d+\)\Z")
 TEXTS: Final[dict[type, tuple[str, ...]]] = {
     ev.Hello: ("name",),
     ev.GangJoined: ("gang",),
+    ev.PinRequest: ("call",),
     ev.Pinned: ("reason",),
     ev.ArenaSet: ("reason",),
     do.Refused: ("text",),

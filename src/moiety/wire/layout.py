@@ -68,7 +68,7 @@ class Type(IntEnum):
     MODE = 29
     LIMIT = 30
     DRIVER_OOM = 31
-    PIN_BYTES = 34
+    PIN_REQUEST = 34
     EXPORT = 35
     IMPORT = 36
     UNSHARE = 37
@@ -80,6 +80,8 @@ class Type(IntEnum):
     CREDIT_REVOKE = 43
     CREDIT_USED = 44
     CREDIT_RETURNED = 45
+    PIN_REPLY = 46
+    UNPIN = 47
     WARNING = 52
     TERMINAL_LINE = 55
 
@@ -293,6 +295,13 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_pinned": (
         HEADER,
         ("reason", f"{NAME_BYTES}s"),
+    ),
+    "mw_pin": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("bytes", "Q"),
+        ("call", f"{NAME_BYTES}s"),
     ),
     "mw_terminal_line": (
         HEADER,

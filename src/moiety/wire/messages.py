@@ -121,9 +121,10 @@ class AmountMessage(Message, frozen=True):
         Type.RESIDENT,
         Type.EVICT,
         Type.LIMIT,
-        Type.PIN_BYTES,
         Type.CREDIT_REVOKE,
         Type.CREDIT_RETURNED,
+        Type.PIN_REPLY,
+        Type.UNPIN,
     )
 
     gpu: int = 0
@@ -272,6 +273,20 @@ class PinnedMessage(Message, frozen=True):
     reason: str = ""
 
 
+class PinMessage(Message, frozen=True):
+    """Bytes are to stay on the GPU, because others than this process will use them."""
+
+    LAYOUT = "mw_pin"
+    TYPES = (Type.PIN_REQUEST,)
+    TEXT_LIMIT = NAME_BYTES
+
+    type: int = Type.PIN_REQUEST
+    serial: int = 0
+    gpu: int = NO_GPU
+    bytes: int = NO_GPU
+    call: str = ""
+
+
 class TerminalLineMessage(Message, frozen=True):
     """A line for the terminal of a program; only for clients that said MW_HELLO_TALKS."""
 
@@ -372,6 +387,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     QueueDepthMessage,
     ArenaMessage,
     PinnedMessage,
+    PinMessage,
     TerminalLineMessage,
     UnknownMessage,
     ModeMessage,

@@ -83,7 +83,7 @@ static void test_what_cannot_move_stays(void)
     struct extent *held = WITH(8);
     struct extent *theirs = WITH(8);
     struct extent *mixed = WITH(8, 8, 8, 8);
-    pinned->pinned = true;
+    pinned->pins = 1;
     retiring->retiring = true;
     held->move_locks = 1;
     theirs->device = &other_device;

@@ -246,7 +246,7 @@ def test_a_failed_eviction_is_tried_again_later(node: SimulatedNode) -> None:
 
 def test_memory_that_others_can_see_is_not_ordered_out(node: SimulatedNode) -> None:
     first, second = taken_turns(node, [[10] * 4, [10] * 4])
-    node.feed(ev.PinBytes(second.number, 0, 20))
+    node.feed(ev.PinRequest(second.number, 0, 99, 20, "cuIpcGetMemHandle"))
     (kept,) = (v for v in node.arbiter.tenants() if v.tenant == second.number)
     assert kept.gpus[0].pinned_bytes == 20
     node.feed(ev.Free(second.number, 0, 10, 10, pinned=True))

@@ -12,6 +12,7 @@ from moiety.model.errors import ProtocolError
 from moiety.model.share import NOTHING_ASKED, Mode, Share
 from moiety.wire.codec import WORK_BYTES, Counters, decode_counters, decode_work
 from moiety.wire.layout import COUNTERS_BYTES, offsets, packer
+from moiety.wire.messages import PinMessage
 
 SLOTS_AT = offsets("mw_counters")["slots"]
 SLOT_BYTES = packer("mw_slot").size
@@ -56,7 +57,11 @@ class Client:
     shares: int = 0
     """SharedFlag: whether it exported or imported memory that moiety does not track."""
     pinned: str = ""
-    """The call that pinned it; empty: none."""
+    """The call that pinned all of it; empty: none."""
+    pins: dict[str, int] = field(default_factory=dict)
+    """By call: how many bytes were pinned by it one by one, since all could leave last."""
+    pinning: dict[int, PinMessage] = field(default_factory=dict)
+    """By serial: requests to pin that are not answered."""
     unknown: dict[str, int] = field(default_factory=dict)
     """By name: calls of functions that its shim does not know."""
     gpus: set[int] = field(default_factory=set)
@@ -123,19 +128,3 @@ class Client:
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
-
-
-def must_be_attached(client: Client, gpu: int) -> None:
-    """Raise ProtocolError if a process names a GPU where it has no context."""
-    if gpu not in client.gpus:
-        raise ProtocolError(f"GPU {gpu} is not attached")
-
-
-def must_be_new(client: Client, serial: int) -> None:
-    """Raise ProtocolError if a request has no serial of its own, or there are too many."""
-    if not serial:
-        raise ProtocolError("a request needs a serial")
-    if serial in client.attaching or serial in client.allocating:
-        raise ProtocolError(f"request {serial} is not answered yet")
-    if len(client.attaching) + len(client.allocating) >= REQUESTS_MAX:
-        raise ProtocolError(f"more than {REQUESTS_MAX} requests wait for an answer")

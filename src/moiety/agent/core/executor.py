@@ -13,9 +13,10 @@ from moiety.agent.core.runtime import Runtime
 from moiety.agent.core.timeline import Timeline
 from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import instructions as do
+from moiety.arbiter.events import EVERY_GPU
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.states import WITH_LEASE
-from moiety.model.format import format_duration
+from moiety.model.format import format_bytes, format_duration
 from moiety.model.share import Mode
 from moiety.wire.codec import lease_note
 from moiety.wire.layout import MemoryMode, Refusal, Type
@@ -134,16 +135,27 @@ class Executor:
             if gpu not in client.allocating.values():
                 self._timeline.grown(client.number, gpu)
             self._registry.sample(client, gpu)
+        elif (asked := client.pinning.pop(serial, None)) is not None:
+            client.connection.send(AmountMessage(Type.PIN_REPLY, serial, asked.gpu).encode())
+            self.pinned(client, None if gpu == EVERY_GPU else gpu, asked.bytes, asked.call)
+
+    def pinned(self, client: Client, gpu: int | None, amount: int, call: str) -> None:
+        """Record that memory of a process stays on the GPU; with `gpu` None, all of it."""
+        call = call or "unknown"
+        if gpu is None:
+            client.pinned = call
+            text = f"it called {call}: all of its memory stays on the GPU"
+        else:
+            client.pins[call] = client.pins.get(call, 0) + amount
+            text = f"it called {call}: {format_bytes(amount)} stay on the GPU"
+        if self._journal.often(client.number, "Pinned", text, client, gpu):
+            self._runtime.log.info("pinned", client=str(client), call=call, gpu=gpu, bytes=amount)
 
     def refused(self, client: Client, wanted: do.Refused) -> None:
-        """Refuse a request for a GPU or for memory."""
-        asked_bytes = client.allocating.pop(wanted.serial, None) is not None
-        is_new = client.attaching.pop(wanted.serial, None) is not None
-        if is_new or not (wanted.serial or asked_bytes):  # 0: a context from before is not counted
-            client.gpus.discard(wanted.gpu)
-            self._registry.gpus_changed(client)
-        if wanted.gpu not in client.allocating.values():
-            self._timeline.grown(client.number, wanted.gpu)
+        """Refuse a request for a GPU, for memory, or to pin memory."""
+        gpu = None if wanted.gpu == EVERY_GPU else wanted.gpu
+        if client.pinning.pop(wanted.serial, None) is None:
+            self._end_request(client, wanted)
         code = CODES[wanted.code]
         refused = RefusedMessage(serial=wanted.serial, code=code, text=wanted.text).encode()
         if wanted.serial:
@@ -151,11 +163,22 @@ class Executor:
         else:  # what it has on this GPU is not counted: it comes back, and is asked again
             client.connection.send_last(refused)
             self._registry.disconnected(client, "")
-        self._timeline.refused(client.number, wanted.gpu, wanted.text)
-        if self._journal.often(client.number, "Refused", wanted.text, client, wanted.gpu):
+        if gpu is not None:
+            self._timeline.refused(client.number, gpu, wanted.text)
+        if self._journal.often(client.number, "Refused", wanted.text, client, gpu):
             self._runtime.log.info(
                 "refused", client=str(client), code=wanted.code, text=wanted.text
             )
+
+    def _end_request(self, client: Client, wanted: do.Refused) -> None:
+        """Forget a request for a GPU or for memory that is refused."""
+        asked_bytes = client.allocating.pop(wanted.serial, None) is not None
+        is_new = client.attaching.pop(wanted.serial, None) is not None
+        if is_new or not (wanted.serial or asked_bytes):  # 0: a context from before is not counted
+            client.gpus.discard(wanted.gpu)
+            self._registry.gpus_changed(client)
+        if wanted.gpu not in client.allocating.values():
+            self._timeline.grown(client.number, wanted.gpu)
 
     def attach(self, client: Client, serial: int, gpu: int) -> None:
         """Tell a process how it may use a GPU."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moiety.agent.arena.arena import Arena
-from moiety.agent.core.client import Client, must_be_attached, must_be_new
+from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
 from moiety.agent.core.executor import Executor
 from moiety.agent.core.gpu_probe import GpuProbe
@@ -18,6 +18,7 @@ from moiety.agent.core.gpus import Gpus, index_of
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.core.timeline import Timeline
+from moiety.agent.shim.checks import must_be_attached, must_be_new, not_in_share, pinned_gpu
 from moiety.agent.shim.gang_detection import GangDetection
 from moiety.agent.shim.ipc_broker import IpcBroker
 from moiety.agent.shim.wait_messages import WaitMessages
@@ -41,6 +42,7 @@ from moiety.wire.messages import (
     EvictedMessage,
     FreeMessage,
     LeaseNoteMessage,
+    PinMessage,
     PinnedMessage,
     RefusedMessage,
     SharedMessage,
@@ -142,7 +144,7 @@ class Handlers:
         if gpu is None:
             why = "this agent does not manage that GPU; see moiety status"
         else:
-            why = self._gpus[gpu].lost or _not_in_share(client, message.uuid, gpu)
+            why = self._gpus[gpu].lost or not_in_share(client, message.uuid, gpu)
         if not why:
             return gpu
         refused = RefusedMessage(serial=message.serial, code=Refusal.GPU, text=why)
@@ -161,6 +163,8 @@ class Handlers:
         for waiting in (client.attaching, client.allocating):
             for serial in [s for s, gpu in waiting.items() if gpu == message.gpu]:
                 del waiting[serial]
+        for serial in [s for s, asked in client.pinning.items() if asked.gpu == message.gpu]:
+            del client.pinning[serial]
         self._runtime.feed(ev.Detach(client.number, message.gpu))
         self._timeline.left(client.number, message.gpu)
         self._registry.gpus_changed(client)
@@ -225,10 +229,23 @@ class Handlers:
         must_be_attached(client, message.gpu)
         self._runtime.feed(ev.CreditReturned(client.number, message.gpu, message.bytes))
 
-    def on_pin_bytes(self, client: Client, message: AmountMessage) -> None:
-        """Some of a process' memory cannot leave the GPU, or can again."""
-        must_be_attached(client, message.gpu)
-        self._runtime.feed(ev.PinBytes(client.number, message.gpu, message.bytes))
+    def on_pin_request(self, client: Client, message: PinMessage) -> None:
+        """A process wants memory to stay on the GPU."""
+        if message.gpu != NO_GPU:
+            must_be_attached(client, message.gpu)
+        must_be_new(client, message.serial)
+        client.pinning[message.serial] = message
+        call = message.call or "unknown"
+        asked = client.number, pinned_gpu(message.gpu), message.serial, message.bytes, call
+        self._runtime.feed(ev.PinRequest(*asked))
+
+    def on_unpin(self, client: Client, message: AmountMessage) -> None:
+        """Some of a process' memory can leave the GPU again."""
+        if message.gpu == NO_GPU:
+            client.pinned = ""
+        else:
+            must_be_attached(client, message.gpu)
+        self._runtime.feed(ev.Unpin(client.number, pinned_gpu(message.gpu), message.bytes))
 
     def on_resident(self, client: Client, message: AmountMessage) -> None:
         """A process says how much of its data is on a GPU."""
@@ -238,10 +255,9 @@ class Handlers:
 
     def on_pinned(self, client: Client, message: PinnedMessage) -> None:
         """A process made a call after which none of its memory can leave."""
-        client.pinned = message.reason or "unknown"
-        self._runtime.log.info("pinned", client=str(client), call=message.reason)
-        self._journal.note("Pinned", f"it called {client.pinned}", client)
-        self._runtime.feed(ev.Pinned(client.number, message.reason))
+        call = message.reason or "unknown"
+        self._executor.pinned(client, None, 0, call)
+        self._runtime.feed(ev.Pinned(client.number, call))
 
     # Leases
 
@@ -347,13 +363,6 @@ class Handlers:
             self.arena.need(client, message.bytes)
 
 
-def _not_in_share(client: Client, uuid: bytes, gpu: int) -> str:
-    """Return why a GPU is not one of the process' share; empty if it is."""
-    if not client.may_use or uuid in client.may_use or gpu in client.unspoken:
-        return ""
-    return f"its share is not of GPU {gpu}"
-
-
 Handler = Callable[[Handlers, Client, Any], None]
 HANDLERS: Final[dict[int, Handler]] = {
     int(kind): getattr(Handlers, f"on_{kind.name.lower()}")
@@ -367,7 +376,8 @@ HANDLERS: Final[dict[int, Handler]] = {
         Type.FREE,
         Type.CREDIT_USED,
         Type.CREDIT_RETURNED,
-        Type.PIN_BYTES,
+        Type.PIN_REQUEST,
+        Type.UNPIN,
         Type.EXPORT,
         Type.IMPORT,
         Type.UNSHARE,

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.memory import budget_bytes, refuse_bytes
+from moiety.arbiter.admission.pins import refuse_pin
 from moiety.arbiter.admission.user_limits import user_room_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.settings import Settings
@@ -28,7 +29,7 @@ from moiety.arbiter.states import State
 ROOM_PART = 16
 """The capacity divided by this stays free beside credit."""
 
-Held = ev.Attach | ev.AllocRequest | ev.DriverOom
+Held = ev.Attach | ev.AllocRequest | ev.DriverOom | ev.PinRequest
 
 
 def most_bytes(settings: Settings, capacity: int) -> int:
@@ -143,7 +144,7 @@ class Credit:
         self, event: ev.Event, settings: Settings, now_s: float, out: list[do.Instruction]
     ) -> bool:
         """Whether an event has to wait until credit is returned; if so, that credit is revoked."""
-        if not self.given or not isinstance(event, ev.Attach | ev.AllocRequest | ev.DriverOom):
+        if not self.given or not isinstance(event, Held):
             return False
         if isinstance(event, ev.Attach) and event.exists:
             return False  # the context exists already
@@ -153,7 +154,8 @@ class Credit:
             spare = sum(on.spare_bytes for _, on in self._ledger.on(event.gpu))
             event = replace(event, free_bytes=event.free_bytes + spare)
         self._held.append((now_s + settings.allowance_wait_s, event))
-        self.recall(event.gpu, settings, now_s, out)
+        for gpu in self._gpus(event.gpu):
+            self.recall(gpu, settings, now_s, out)
         return True
 
     def _lacks(self, event: Held) -> bool:
@@ -163,8 +165,12 @@ class Credit:
             return False
         if isinstance(event, ev.Attach):
             return event.gpu not in tenant.gpus
+        if isinstance(event, ev.PinRequest) and event.gpu == ev.EVERY_GPU:
+            return refuse_pin(self._ledger, tenant, event) is not None
         if event.gpu not in tenant.gpus or isinstance(event, ev.DriverOom):
             return event.gpu in tenant.gpus
+        if isinstance(event, ev.PinRequest):
+            return refuse_pin(self._ledger, tenant, event) is not None
         if event.bytes > tenant.gpus[event.gpu].limit_bytes:
             return False  # it exceeds the tenant's own limit
         taken = sum(on.allocated_bytes for _, on in self._ledger.on(event.gpu))
@@ -198,8 +204,11 @@ class Credit:
                 if taken > budget_bytes(self._ledger, gpu) - needed:
                     self.recall(gpu, settings, now_s, out)
 
+    def _gpus(self, gpu: int) -> Iterable[int]:
+        return self._ledger.specs if gpu == ev.EVERY_GPU else (gpu,)
+
     def _is_given_on(self, gpu: int) -> bool:
-        return any(on.is_allowed for _, on in self._ledger.on(gpu))
+        return any(on.is_allowed for each in self._gpus(gpu) for _, on in self._ledger.on(each))
 
     # Held requests
 

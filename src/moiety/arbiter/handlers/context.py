@@ -13,7 +13,7 @@ from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.state.tenant import Tenant
 
-Postponed = ev.Attach | ev.AllocRequest | ev.DriverOom
+Postponed = ev.Attach | ev.AllocRequest | ev.DriverOom | ev.PinRequest
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Handlers of bytes: what a process asks for, frees, pins, moves, and counts."""
+"""Handlers of bytes: what a process asks for, frees, moves, and counts."""
 
 from __future__ import annotations
 
@@ -82,13 +82,6 @@ def on_credit_returned(context: Context, event: ev.CreditReturned) -> None:
     context.credit.returned(event)
 
 
-def on_pin_bytes(context: Context, event: ev.PinBytes) -> None:
-    """Pin bytes that others can see."""
-    tenant = context.ledger.tenants.get(event.tenant)
-    if tenant is not None and event.gpu in tenant.gpus:
-        context.ledger.pin(tenant, event.gpu, event.bytes)
-
-
 def on_charge_transferred(context: Context, event: ev.ChargeTransferred) -> None:
     """Charge a process with bytes of another that is gone."""
     tenant = context.ledger.tenants.get(event.tenant)
@@ -101,15 +94,6 @@ def on_charge_released(context: Context, event: ev.ChargeReleased) -> None:
     tenant = context.ledger.tenants.get(event.tenant)
     if tenant is not None and event.gpu in tenant.gpus:
         context.ledger.disown(tenant, event.gpu, event.bytes)
-
-
-def on_pinned(context: Context, event: ev.Pinned) -> None:
-    """Pin everything that a process has; it loses its credit."""
-    if tenant := context.ledger.tenants.get(event.tenant):
-        tenant.memory.pinned = True
-        tenant.memory.pinned_by = event.reason
-        context.ledger.touch(tenant)
-        context.credit.recall_from(tenant, context.out)
 
 
 def on_measured(context: Context, event: ev.Measured) -> None:
