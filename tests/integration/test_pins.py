@@ -121,6 +121,11 @@ def test_a_pin_beside_which_others_fit_stays_until_it_is_freed(
     assert one.do("ipc") == one.do("ipc") == one.do("sync") == "0"
     assert {row["tenant"]: row["pinned_bytes"] for row in node.json("ps")} == {1: 60 << 20, 2: 0}
     assert other.do("use") == one.do("use") == "0"
+    (said,) = reasons(node, "Pinned")
+    assert said == "it called cuIpcGetMemHandle: 60 MiB stay on the GPU"
+    assert "60 MiB (cuIpcGetMemHandle)" in node.cli("ps", "-o", "wide").stdout
+    stays = "60 MiB of GPU 0 stay there by cuIpcGetMemHandle"
+    assert f"pins (pid {node.json('ps')[0]['pid']}): {stays}" in node.cli("doctor").stdout
     assert one.do("free") == "0"
     assert one.do("alloc 160") == "0"
     node.until(lambda: not any(r["pinned_bytes"] for r in node.json("ps")), "nothing is pinned")
@@ -148,6 +153,7 @@ def test_what_cannot_ask_pins_unasked_and_is_named(make_node: MakeNode, program:
     one.do("unknown cuSimgpuSum")
     node.until(lambda: bool(reasons(node, "Pinned")), "it is named")
     assert "cuSimgpuSum" in reasons(node, "Pinned")[0]
+    assert "all (cuSimgpuSum)" in node.cli("ps", "-o", "wide").stdout
     other.begin("use")
     node.until(lambda: any("cuSimgpuSum" in r["reason"] for r in node.json("ps")), "it is named")
 

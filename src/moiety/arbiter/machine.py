@@ -220,6 +220,11 @@ class Arbiter:
         known = self._context.ledger.tenants.get(tenant)
         return sum(on.used_bytes for on in known.gpus.values()) if known else 0
 
+    def pinned_bytes(self, tenant: int) -> int:
+        """What of a tenant's allocations never leaves, on all GPUs together, in bytes."""
+        known = self._context.ledger.tenants.get(tenant)
+        return sum(on.pinned_bytes for on in known.gpus.values()) if known else 0
+
     def credit_bytes(self, tenant: int, gpu: int) -> int:
         """What a process may still allocate on a GPU without a request, in bytes."""
         entry = self._context.ledger.entry(tenant, gpu)

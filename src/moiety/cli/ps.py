@@ -28,6 +28,16 @@ def _reason(row: ProcessRow) -> str:
     return reason
 
 
+def _pinned(row: ProcessRow) -> str:
+    """What of it stays on the GPU, and by which calls."""
+    if row.pinned:
+        return f"all ({row.pinned})"
+    if not row.pinned_bytes:
+        return "-"
+    calls = ", ".join(row.pins)
+    return f"{size(row.pinned_bytes)} ({calls})" if calls else size(row.pinned_bytes)
+
+
 def _unknown(row: ProcessRow) -> str:
     if not row.unknown_calls:
         return ""
@@ -57,6 +67,7 @@ WIDE: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
     "RESIDUE": lambda row: size(row.residue_bytes + row.pinned_bytes),
+    "PINNED": _pinned,
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
     "GPU-TIME": lambda row: seconds(row.received_s),
     "WORKLOAD": lambda row: row.workload or "-",

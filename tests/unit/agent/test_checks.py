@@ -56,9 +56,13 @@ def test_a_pin_is_answered_and_recorded_with_its_call(here: World, gpu: int) -> 
     (said,) = events(here, "Pinned")
     assert CALL in said
     assert ("4 B stay" in said) is (gpu == 0)
-    process.say(AmountMessage(Type.UNPIN, 0, gpu, 4))
-    assert pinned_bytes(here) == 0
     assert here.agent is not None
+    (client,) = here.agent.clients.by_number.values()
+    assert (client.pins, client.pinned) == (({CALL: 4}, "") if gpu == 0 else ({}, CALL))
+    process.say(AmountMessage(Type.UNPIN, 0, gpu, 4))
+    assert (pinned_bytes(here), client.pinned) == (0, "")
+    process.say(PinMessage(Type.PIN_REQUEST, 71, 0, 3, "cuMemExportToShareableHandle"))
+    assert client.pins == {"cuMemExportToShareableHandle": 3}
     assert not any(t.pinned for t in here.agent.arbiter.tenants())
 
 

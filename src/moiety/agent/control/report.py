@@ -160,6 +160,7 @@ class Reports:
                     waiting_s=waiting_s,
                     reason=view.reason if self._recovery.is_settled else UNSETTLED,
                     pinned=client.pinned,
+                    pins=dict(client.pins) if on and on.pinned_bytes else {},
                     unknown=dict(client.unknown),
                     unknown_calls=counters.unknown_calls,
                     share=client.share,

@@ -90,6 +90,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """Allocated bytes that the driver pages (managed memory)."""
     pinned_bytes: int = 0
     """Allocated bytes that never leave the GPU, for instance because others can see them."""
+    pins: dict[str, int] = {}
+    """By call: how many bytes it made stay on a GPU, while such bytes are left."""
     unknown: dict[str, int] = {}
     """By name: about how often it called driver functions that moiety does not know."""
     unknown_calls: int = 0

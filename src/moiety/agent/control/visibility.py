@@ -53,6 +53,7 @@ def _sizes_of(row: ProcessRow) -> ProcessRow:
         labels={},
         cost="",
         pinned="yes" if row.pinned else "",
+        pins={},
         unknown={},
     )
 

@@ -146,6 +146,8 @@ class Executor:
             client.pinned = call
             text = f"it called {call}: all of its memory stays on the GPU"
         else:
+            if self._arbiter.pinned_bytes(client.number) <= amount:
+                client.pins.clear()  # all that was pinned before is free, or can leave again
             client.pins[call] = client.pins.get(call, 0) + amount
             text = f"it called {call}: {format_bytes(amount)} stay on the GPU"
         if self._journal.often(client.number, "Pinned", text, client, gpu):

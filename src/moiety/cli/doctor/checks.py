@@ -25,6 +25,7 @@ from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
 from moiety.devices.process_identity import user_name
 from moiety.model import errors
+from moiety.model.format import format_bytes
 from moiety.version import __version__
 
 MEMBARRIER_NUMBERS: Final = {"x86_64": 324, "aarch64": 283}
@@ -170,6 +171,11 @@ def programs() -> Iterator[Finding]:
         yield Finding(
             about, "warn", text, "the program continues, but none of its memory leaves the GPU"
         )
+    for row in rows:
+        if row.pinned_bytes and not row.pinned:
+            calls = ", ".join(row.pins) or "a call that the agent did not see"
+            stay = f"{format_bytes(row.pinned_bytes)} of GPU {row.gpu} stay there by {calls}"
+            yield Finding(about, "ok", f"{row.program} (pid {row.pid}): {stay}")
     if rows and not unknown:
         number = count(len({row.pid for row in rows}), "program")
         yield Finding(about, "ok", f"{number}, and moiety knows every call that they made")
