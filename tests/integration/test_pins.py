@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import select
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from moiety.arbiter.state.freed import FREED_S
 from moiety.testing.node import Node
 
 GPU = "A100-80:memory=256MiB,link=8GB/s,residue=2MiB"
@@ -172,3 +174,25 @@ def test_an_import_adds_no_bytes_while_its_exporter_lives(
     rows = {row["tenant"]: row for row in node.json("ps")}
     assert (rows[1]["pinned_bytes"], rows[1]["allocated_bytes"]) == (60 << 20, 60 << 20)
     assert (rows[2]["pinned_bytes"], rows[2]["allocated_bytes"]) == (0, 0)
+
+
+def test_what_a_program_freed_just_now_is_still_its_own(make_node: MakeNode, program: Path) -> None:
+    node = make_node(GPU)
+    node.start_agent(*QUICK)
+    one, other = Program(node, program), Program(node, program)
+    assert one.do("alloc 160") == other.do("alloc 100") == "0"
+    for _ in range(10):  # on a busy machine the moment may be over
+        assert one.do("free") == "0"
+        other.begin("ipc")
+        freed_s = time.monotonic()
+        result = one.do("alloc 160")
+        if time.monotonic() - freed_s < FREED_S / 2:
+            assert (result, other.answer()[0]) == ("0", OUT_OF_MEMORY)
+            break
+        if other.answer()[0] == "0":
+            assert other.do("free") == other.do("alloc 100") == "0"
+        if result != "0":
+            assert one.do("alloc 160") == "0"
+    else:
+        pytest.fail("a program did not free and allocate within half a second")
+    assert one.do("use") == other.do("use") == one.do("use") == "0"

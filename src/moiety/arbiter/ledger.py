@@ -44,14 +44,16 @@ class Ledger:
             if entry is not None:
                 yield tenant, entry
 
-    def units(self, gpu: int) -> Iterator[tuple[Tenant, int, int]]:
+    def units(self, gpu: int, *, reach: bool = False) -> Iterator[tuple[Tenant, int, int]]:
         """Each gang, as one of its members, and each tenant without a gang, with bytes on this GPU.
 
         The bytes are the allocated and the promised ones; for a gang, those of all its members.
+        `reach`: bytes that were freed just now count as allocated.
         """
         sums: dict[str, tuple[Tenant, int, int]] = {}
         for tenant, on in self.on(gpu):
-            own = (tenant, on.allocated_bytes, tenant.promised_bytes(on))
+            allocated = on.reach_bytes if reach else on.allocated_bytes
+            own = (tenant, allocated, tenant.promised_bytes(on))
             if tenant.gang is None:
                 yield own
             elif found := sums.get(tenant.gang.name):

@@ -19,6 +19,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.credit import Credit, refill_bytes
 from moiety.arbiter.admission.guarantees import NOTHING, Promised, refuse_share
 from moiety.arbiter.admission.host_demand import needs
+from moiety.arbiter.admission.just_freed import JustFreed
 from moiety.arbiter.admission.memory import refuse_gang
 from moiety.arbiter.handlers import configuration, lease, lifecycle, memory, pins
 from moiety.arbiter.handlers.context import Context
@@ -87,7 +88,8 @@ class Arbiter:
         ledger = Ledger(gpus, settings.arena_bytes)
         quantum = Quantum(settings)
         fair_share = FairShare(ledger, quantum)
-        self._context = Context(ledger, settings, quantum, fair_share, Credit(ledger), settled)
+        credit, just_freed = Credit(ledger), JustFreed(ledger)
+        self._context = Context(ledger, settings, quantum, fair_share, credit, just_freed, settled)
         self._early = EarlyGrants(ledger, is_on=grants_early)
         self._deadline_s: float | None = None
         self._is_handling = False
@@ -137,12 +139,21 @@ class Arbiter:
     def _apply(self, event: ev.Event) -> None:
         """Handle an event, and the requests that were held back until it happened."""
         context = self._context
-        if not context.credit.holds_up(event, context.settings, context.now_s, context.out):
-            HANDLERS[type(event)](context, event)
+        now_s = context.now_s
+        context.just_freed.expire(event, now_s)
+        if not context.credit.holds_up(event, context.settings, now_s, context.out):
+            self._decide(event)
         for each in context.take_postponed():
-            HANDLERS[type(each)](context, each)
-        for each in context.credit.released(context.now_s):
-            HANDLERS[type(each)](context, each)
+            self._decide(each)
+        for each in context.credit.released(now_s):
+            self._decide(each)
+        for late in context.just_freed.released(now_s):
+            HANDLERS[type(late)](context, late)
+
+    def _decide(self, event: ev.Event) -> None:
+        """Handle an event, unless it waits for what others freed just now."""
+        if not self._context.just_freed.holds_up(event, self._context.now_s):
+            HANDLERS[type(event)](self._context, event)
 
     def _begin_round(self) -> Round:
         context = self._context
@@ -158,7 +169,7 @@ class Arbiter:
         )
 
     def _end_round(self, round_: Round) -> None:
-        held_s = self._context.credit.deadline_s
+        held_s = min(self._context.credit.deadline_s, self._context.just_freed.deadline_s)
         if held_s < math.inf:
             round_.wake_at(held_s)
         self._deadline_s = round_.deadline_s

@@ -27,10 +27,12 @@ def refuse_bytes(
     *,
     pinned: bool,
     entry: Residency | None = None,
+    reach: bool = True,
 ) -> Refusal | None:
     """Why `wanted` more bytes cannot be allocated; None if they can.
 
-    `entry` stands for the tenant's residency where it has none yet.
+    `entry` stands for the tenant's residency where it has none yet. `reach`: what others freed just
+    now is theirs.
     """
     entry = entry or tenant.gpus[gpu]
     own, promised_own = _own_bytes(tenant, gpu)
@@ -59,7 +61,7 @@ def refuse_bytes(
             f"that cannot leave; end the program that holds it (moiety ps)"
         )
     if pinned or tenant.memory.pinned:
-        for other, allocated, stays in ledger.units(gpu):
+        for other, allocated, stays in ledger.units(gpu, reach=reach):
             left_bytes = budget - promised + stays - allocated
             if other in mates(tenant):
                 continue
@@ -68,8 +70,9 @@ def refuse_bytes(
                     f"{asked} that cannot leave would shut out tenant {other.number}, which has "
                     f"{format_bytes(allocated)}; give either a --memory-limit"
                 )
-    spill = _spill_bytes(ledger, gpu, more=wanted)
-    if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
+    beside = tenant if reach else None
+    spill = _spill_bytes(ledger, gpu, more=wanted, beside=beside)
+    if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu, beside=beside):
         return "capacity", (
             f"{asked} cannot be had: GPU and host memory for evicted data "
             f"({format_bytes(ledger.arena_bytes)}) are full; {_instead(ledger)}"
@@ -93,15 +96,15 @@ def refuse_beside_all(ledger: Ledger, gpu: int, tenant: Tenant) -> Refusal | Non
     return "capacity", f"all of GPU {gpu} is promised to others (tenant {names}; moiety ps)"
 
 
-def refuse_context(ledger: Ledger, gpu: int, residue: int) -> Refusal | None:
-    """Why one more context does not fit on the GPU; None if it does."""
+def refuse_context(ledger: Ledger, gpu: int, residue: int, *, reach: bool = True) -> Refusal | None:
+    """Why one more context does not fit on the GPU; None if it does. `reach` as above."""
     asked = f"no room for another context ({format_bytes(residue)}) on GPU {gpu}"
     budget = budget_bytes(ledger, gpu)
     after = budget_bytes(ledger, gpu, residue)
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
     if after < promised:
         return "capacity", f"{asked} beside {format_bytes(promised)} that cannot leave"
-    for tenant, allocated, stays in ledger.units(gpu):
+    for tenant, allocated, stays in ledger.units(gpu, reach=reach):
         need = allocated + promised - stays
         if after < need <= budget:
             return "capacity", (
@@ -161,12 +164,20 @@ def budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
     return min(spec.capacity_bytes, spec.total_bytes - residue)
 
 
-def _spill_bytes(ledger: Ledger, gpu: int, more: int = 0, residue: int = 0) -> int:
-    """Host memory that the data of all GPUs can need, with `more` bytes on this GPU."""
+def _spill_bytes(
+    ledger: Ledger, gpu: int, more: int = 0, residue: int = 0, beside: Tenant | None = None
+) -> int:
+    """Host memory that the data of all GPUs can need, with `more` bytes on this GPU.
+
+    `beside`: what tenants other than this one freed just now counts as well.
+    """
     spill = 0
     for each in ledger.specs:
         here = each == gpu
-        allocated = sum(on.allocated_bytes for _, on in ledger.on(each)) + (more if here else 0)
+        allocated = more if here else 0
+        for tenant, on in ledger.on(each):
+            is_other = beside is not None and tenant is not beside
+            allocated += on.reach_bytes if is_other else on.allocated_bytes
         budget = budget_bytes(ledger, each, residue if here else 0)
         spill += max(0, allocated - max(0, budget))
     return spill

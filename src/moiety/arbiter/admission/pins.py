@@ -16,11 +16,16 @@ from moiety.arbiter.state.tenant import Tenant
 from moiety.model.units import format_bytes
 
 
-def refuse_pin(ledger: Ledger, tenant: Tenant, event: ev.PinRequest) -> Refusal | None:
-    """Why what a tenant has allocated must not become unmovable; None if it may."""
+def refuse_pin(
+    ledger: Ledger, tenant: Tenant, event: ev.PinRequest, *, reach: bool = True
+) -> Refusal | None:
+    """Why what a tenant has allocated must not become unmovable; None if it may.
+
+    `reach`: what others freed just now is theirs.
+    """
     for gpu in tenant.gpus if event.gpu == ev.EVERY_GPU else (event.gpu,):
         more = _more_bytes(tenant, tenant.gpus[gpu], event)
-        if more > 0 and (no := _refuse_on(ledger, tenant, gpu, more, event.call)):
+        if more > 0 and (no := _refuse_on(ledger, tenant, gpu, more, event.call, reach)):
             return no
     return None
 
@@ -33,11 +38,13 @@ def _more_bytes(tenant: Tenant, on: Residency, event: ev.PinRequest) -> int:
     return pinned - tenant.promised_bytes(on)
 
 
-def _refuse_on(ledger: Ledger, tenant: Tenant, gpu: int, more: int, call: str) -> Refusal | None:
+def _refuse_on(
+    ledger: Ledger, tenant: Tenant, gpu: int, more: int, call: str, reach: bool
+) -> Refusal | None:
     """Why `more` bytes of a tenant must not stay on a GPU; None if they may."""
     promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
     budget = max(budget_bytes(ledger, gpu), ledger.balance(gpu).capacity_bytes)
-    for other, allocated, stays in ledger.units(gpu):
+    for other, allocated, stays in ledger.units(gpu, reach=reach):
         if other in mates(tenant):
             continue
         if budget - promised + stays - max(allocated, stays) < more:

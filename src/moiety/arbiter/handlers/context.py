@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.credit import Credit
+from moiety.arbiter.admission.just_freed import JustFreed
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.fair_share import FairShare
 from moiety.arbiter.schedule.quantum import Quantum
@@ -25,6 +26,7 @@ class Context:
     quantum: Quantum
     fair_share: FairShare
     credit: Credit
+    just_freed: JustFreed
     is_settled: bool
     """False until `Settled`: a new agent listens first, and decides nothing."""
     postponed: list[Postponed] = field(default_factory=list)

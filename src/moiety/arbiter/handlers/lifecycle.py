@@ -12,6 +12,7 @@ from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.schedule import gangs
 from moiety.arbiter.state.drain import Drain
+from moiety.arbiter.state.freed import Freed
 from moiety.arbiter.state.residency import NOT_POSTED, Request, Residency, TenantMemory
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.state.usage import TenantUsage
@@ -71,6 +72,7 @@ def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
             is_allowed=False,
             allowed_most_bytes=0,
             is_recalled=False,
+            freed=Freed(),
             orders=[],
             posted=NOT_POSTED,
             is_hearsay=True,
@@ -94,6 +96,7 @@ def on_left(context: Context, event: ev.Left) -> None:
 def _leave(context: Context, number: int) -> None:
     context.postponed = [e for e in context.postponed if e.tenant != number]
     context.credit.drop(number)
+    context.just_freed.drop(number)
     context.ledger.parts_changed = True
     if tenant := context.ledger.tenants.get(number):
         context.credit.forget(tenant.gpus.values())
@@ -165,6 +168,7 @@ def on_detach(context: Context, event: ev.Detach) -> None:
     gone = (event.tenant, event.gpu)
     context.postponed = [e for e in context.postponed if (e.tenant, e.gpu) != gone]
     context.credit.drop(*gone)
+    context.just_freed.drop(*gone)
     if tenant := context.ledger.tenants.get(event.tenant):
         had_orders = tenant.has_orders
         context.ledger.parts_changed = True

@@ -28,6 +28,7 @@ def on_alloc_request(context: Context, event: ev.AllocRequest) -> None:
         context.refuse(event, *no)
         return
     request = Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=event.managed)
+    entry.freed.use(event.bytes)
     context.ledger.admit(tenant, request)
     want(context, tenant)
 
@@ -59,7 +60,9 @@ def on_free(context: Context, event: ev.Free) -> None:
     entry = context.ledger.entry(event.tenant, event.gpu)
     if tenant is None or entry is None:
         return
+    before = entry.allocated_bytes
     if event.allowed:
+        entry.freed.add(context.now_s, min(event.bytes, before))
         context.credit.freed(event)
         return
     context.ledger.release(
@@ -70,10 +73,13 @@ def on_free(context: Context, event: ev.Free) -> None:
         pinned=event.pinned,
         managed=event.managed,
     )
+    entry.freed.add(context.now_s, before - entry.allocated_bytes)
 
 
 def on_credit_used(context: Context, event: ev.CreditUsed) -> None:
     """Count bytes that a process took from its credit."""
+    if entry := context.ledger.entry(event.tenant, event.gpu):
+        entry.freed.use(event.bytes)
     context.credit.took(event)
 
 

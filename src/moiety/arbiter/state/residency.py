@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from moiety.arbiter.state.freed import Freed
+
 NOT_POSTED: Final = (0,) * 9
 
 
@@ -58,6 +60,8 @@ class Residency:
     """Its credit is revoked, and it has not returned it yet."""
     asked_s: float = -math.inf
     """When it last requested memory."""
+    freed: Freed = field(default_factory=Freed)
+    """What it freed just now."""
     orders: list[int] = field(default_factory=list)
     """The rest of each eviction under way, oldest first."""
     posted: tuple[int, ...] = NOT_POSTED
@@ -66,6 +70,11 @@ class Residency:
     """The part of the GPU's time that it was charged last."""
     lag_s: float = 0.0
     """How far it is behind the time of this GPU that it was due; negative: ahead."""
+
+    @property
+    def reach_bytes(self) -> int:
+        """The allocated bytes and those that it freed just now, which may be credit again."""
+        return self.allocated_bytes + max(0, self.freed.total - self.allowed_bytes)
 
     @property
     def used_bytes(self) -> int:
