@@ -115,7 +115,8 @@ enum mw_type {
      * > < some pieces of it, with their descriptors; with 0 pieces: nothing
      * > (MW_SHARE_HELD) a resumed client has it open */
     MW_IMPORT = 36,
-    /* > mw_share: the token is void (from its exporter), or was closed (from a client that had it open) */
+    /* > mw_share: the token is void (from its exporter), or was closed (from a client that had it open)
+     * < no process has it open any more: the memory can leave until one asks for it again */
     MW_UNSHARE = 37,
     /* < mw_lease_note: let one thread pass the closed gate for one call, and drain again */
     MW_ALLOW_ONE = 38,

@@ -196,3 +196,42 @@ def test_what_a_program_freed_just_now_is_still_its_own(make_node: MakeNode, pro
     else:
         pytest.fail("a program did not free and allocate within half a second")
     assert one.do("use") == other.do("use") == one.do("use") == "0"
+
+
+def exported(program: Program) -> str:
+    """The handle that a program exports."""
+    program.begin("ipc")
+    result, handle = program.answer()
+    assert result == "0"
+    return handle
+
+
+@pytest.mark.parametrize("closes", ["close", "end"])
+def test_an_export_that_all_have_closed_can_leave_and_come_back(
+    make_node: MakeNode, program: Path, closes: str
+) -> None:
+    node = make_node(GPU)
+    node.start_agent(*QUICK)
+    one, reader = Program(node, program), Program(node, program)
+    assert one.do("alloc 100") == "0"
+    handle = exported(one)
+    assert reader.do(f"open {handle}") == "0"
+    assert reader.do("peek") == "1"
+    if closes == "close":
+        assert reader.do("close") == "0"
+    else:
+        reader.end()
+        reader = Program(node, program)
+    node.until(lambda: not any(r["pinned_bytes"] for r in node.json("ps")), "it can leave")
+    other = Program(node, program)
+    assert other.do("alloc 220") == "0"
+    assert exported(one) == handle
+    assert reader.do(f"open {handle}") != "0"  # it would shut out the other one
+    assert "would keep 100 MiB on GPU 0 for good" in reasons(node, "Refused")[-1]
+    assert one.do("use") == other.do("use") == "0"
+    assert other.do("free") == "0"
+    assert reader.do(f"open {handle}") == "0"
+    assert reader.do("peek") == "2"
+    assert sum(row["pinned_bytes"] for row in node.json("ps")) == 100 << 20
+    assert one.do("use") == "0"
+    assert reader.do("peek") == "3"

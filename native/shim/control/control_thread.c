@@ -177,6 +177,9 @@ static void carry_out(const union agent_message *message)
             answer(message);
         }
         break;
+    case MW_UNSHARE:
+        ipc_export_closed(&message->share);
+        break;
     case MW_IMPORT:
         ipc_import_pieces(&message->share);
         break;

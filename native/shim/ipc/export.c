@@ -9,6 +9,7 @@
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
+#include "shim/ipc/pin_again.h"
 #include "shim/mem/address_info.h"
 #include "shim/mem/extent.h"
 #include "shim/mem/extent_table.h"
@@ -19,9 +20,10 @@
 struct ipc_export {
     struct ipc_export *next;
     struct ipc_token token;
-    CUdeviceptr base;      /* of the allocation */
-    struct extent *extent; /* it has a pin for this export */
-    struct mw_share note;  /* what the agent is told of it */
+    CUdeviceptr base; /* of the allocation */
+    struct extent *extent;
+    bool pinned;          /* the extent has a pin for this export */
+    struct mw_share note; /* what the agent is told of it */
 };
 static struct ipc_export *exports; /* under extent_lock */
 
@@ -98,6 +100,7 @@ static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
     }
     export->base = base;
     export->extent = extent;
+    export->pinned = extent->exported = true;
     export->note = (struct mw_share){.gpu = extent->device->gpu,
                                      .bytes = extent->span,
                                      .piece_bytes = extent->chunks[0].bytes,
@@ -186,7 +189,7 @@ void ipc_export_freed(CUdeviceptr base)
 struct ipc_export *ipc_export_take(const struct extent *extent)
 {
     struct ipc_export *taken = NULL;
-    for (struct ipc_export **at = &exports; extent->pins && *at;) {
+    for (struct ipc_export **at = &exports; extent->exported && *at;) {
         struct ipc_export *found = *at;
         if (found->extent == extent) {
             *at = found->next;
@@ -240,12 +243,16 @@ static bool hand_out(const struct ipc_export *export, struct mw_share *share)
     return sent;
 }
 
-void ipc_export_asked(const struct mw_share *asked)
+static struct ipc_export *find_named(const struct mw_share *note)
 {
     struct ipc_token token;
-    memcpy(token.bytes, asked->token, sizeof(token.bytes));
-    LOCK_SCOPE(&extent_lock);
-    const struct ipc_export *export = find(&token);
+    memcpy(token.bytes, note->token, sizeof(token.bytes));
+    return find(&token);
+}
+
+/* With extent_lock held. */
+static void give_out(const struct ipc_export *export, const struct mw_share *asked)
+{
     struct mw_share share = export ? export->note : *asked;
     share.header.serial = asked->header.serial;
     if (!export || !hand_out(export, &share)) {
@@ -255,4 +262,72 @@ void ipc_export_asked(const struct mw_share *asked)
     }
 }
 
-void ipc_export_after_fork(void) { exports = NULL; }
+/* Where an export is, and which extent that is; false: it is void. */
+static bool place(const struct mw_share *asked, CUdeviceptr *base, uint64_t *sequence)
+{
+    LOCK_SCOPE(&extent_lock);
+    const struct ipc_export *export = find_named(asked);
+    if (export) {
+        *base = export->base;
+        *sequence = export->extent->sequence;
+    }
+    return export != NULL;
+}
+
+/* Inside the gate, with extent_lock held: the pin is the export's from now on, if there still is one without. */
+static const struct ipc_export *pass_pin(const struct mw_share *asked, CUdeviceptr base,
+                                         uint64_t sequence)
+{
+    struct ipc_export *export = find_named(asked);
+    struct extent *extent = extent_table_find(base);
+    bool same = extent && extent->sequence == sequence;
+    if (export && same && !export->pinned) {
+        export->pinned = true;
+    } else if (same) {
+        unpin_extent(extent);
+    }
+    return export && export->pinned ? export : NULL;
+}
+
+/* What left since all processes had closed it comes back for one that wants to open it. */
+static void pin_again(const struct mw_share *asked)
+{
+    CUdeviceptr base = 0;
+    uint64_t sequence = 0;
+    if (!place(asked, &base, &sequence) ||
+        pin_range(base, 1, "cuIpcOpenMemHandle in another process") != CUDA_SUCCESS) {
+        LOCK_SCOPE(&extent_lock);
+        give_out(NULL, asked);
+        return;
+    }
+    struct mw_slot *slot = gate_enter();
+    lock_take(&extent_lock);
+    give_out(pass_pin(asked, base, sequence), asked);
+    lock_drop(&extent_lock);
+    gate_leave(slot);
+}
+
+void ipc_export_asked(const struct mw_share *asked)
+{
+    LOCK_SCOPE(&extent_lock);
+    const struct ipc_export *export = find_named(asked);
+    if (!export || export->pinned || !ipc_pin_again(asked, pin_again)) {
+        give_out(export && export->pinned ? export : NULL, asked);
+    }
+}
+
+void ipc_export_closed(const struct mw_share *closed)
+{
+    LOCK_SCOPE(&extent_lock);
+    struct ipc_export *export = find_named(closed);
+    if (export && export->pinned) {
+        export->pinned = false;
+        unpin_extent(export->extent);
+    }
+}
+
+void ipc_export_after_fork(void)
+{
+    exports = NULL;
+    ipc_pin_again_after_fork();
+}

@@ -3,7 +3,8 @@
  *
  * The 64 bytes that the program hands to other processes hold a token. A process that brings the
  * token to the agent gets the memory behind it from this process, through the agent: one descriptor
- * for each chunk. Exported memory is pinned.
+ * for each chunk. Exported memory is pinned, until all processes that opened it have closed it; the next one that
+ * asks for it has it pinned again.
  */
 #ifndef MOIETY_SHIM_IPC_EXPORT_H
 #define MOIETY_SHIM_IPC_EXPORT_H
@@ -46,6 +47,8 @@ void ipc_export_tell(void);
 
 /* Another process wants to open what is behind a token. */
 void ipc_export_asked(const struct mw_share *asked);
+/* No process has open what is behind a token: it can leave until one asks for it again. */
+void ipc_export_closed(const struct mw_share *closed);
 void ipc_export_after_fork(void);
 
 #endif

@@ -3,6 +3,7 @@
  *   alloc MIB | create MIB   cuMemAlloc, or cuMemCreate and cuMemMap; every byte is set to what `use` expects
  *   begin                    nothing
  *   use                      changes every byte, after a look at some of them: they must be as they were left
+ *   peek                     the first byte of it, in place of a result
  *   free                     the allocation, or what `open` opened
  *   ipc                      cuIpcGetMemHandle; the answer has the handle in hexadecimal digits
  *   open HANDLE              cuIpcOpenMemHandle
@@ -114,6 +115,11 @@ static CUresult do_one(const char *word, const char *argument, char *hex)
     }
     if (!strcmp(word, "use")) {
         return use();
+    }
+    if (!strcmp(word, "peek")) {
+        unsigned char there = 0;
+        OK(cuMemcpyDtoH_v2(&there, at, 1));
+        return there;
     }
     if (!strcmp(word, "begin")) {
         return CUDA_SUCCESS;

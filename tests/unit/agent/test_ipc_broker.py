@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from moiety.agent.shim.ipc_broker import IpcBroker
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
+from moiety.wire.codec import decode
 from moiety.wire.layout import TOKEN_BYTES, ShareFlag, Type
 from moiety.wire.messages import ShareMessage
 
@@ -34,18 +36,34 @@ class Agent:
 
     def join(self, *, resumed: bool = True) -> Any:
         """A process."""
+        sent: list[bytes] = []
         connection = SimpleNamespace(
-            closed=False, expect_fds=lambda: None, send=lambda *_: None, take_fds=list
+            closed=False, expect_fds=lambda: None, send=sent.append, take_fds=list, sent=sent
         )
         number = len(self.clients) + 1
         self.clients[number] = SimpleNamespace(
-            number=number, resumed=resumed, uid=0, gpus={0}, connection=connection
+            number=number, pid=number, resumed=resumed, uid=0, gpus={0}, connection=connection
         )
         return self.clients[number]
 
     def export(self, client: Any) -> None:
         """It exports the memory."""
         self.exports.exported(client, ShareMessage(Type.EXPORT, 0, TOKEN, bytes=SIZE))
+
+    def open(self, client: Any, exporter: Any) -> None:
+        """It opens the memory: the exporter sends its piece."""
+        asked = ShareMessage(Type.IMPORT, 5, TOKEN, flags=int(ShareFlag.ASKED))
+        self.exports.wanted(client, asked)
+        (serial,) = self.exports._relays
+        exporter.connection.take_fds = lambda: [os.open(os.devnull, os.O_RDONLY)]
+        piece = ShareMessage(Type.IMPORT, serial, TOKEN, bytes=SIZE, piece_bytes=SIZE, pieces=1)
+        client.connection.send = lambda *_: None
+        self.exports.wanted(exporter, piece)
+
+    def is_told_to_unpin(self, exporter: Any) -> bool:
+        """Whether the exporter was told that no process has its memory open."""
+        told = [decode(packet) for packet in exporter.connection.sent]
+        return any(each.type == Type.UNSHARE for each in told)
 
     def hold(self, client: Any) -> None:
         """It has the memory open."""
@@ -128,3 +146,39 @@ def test_what_a_process_exports_is_bounded_and_what_it_gave_up_does_not_count(
     back = agent.join()
     export(back, first)
     export(back, second)
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_an_exporter_is_told_when_no_process_has_its_memory_open(ends: bool) -> None:
+    agent = Agent()
+    exporter, one, other = (agent.join(resumed=False) for _ in range(3))
+    agent.export(exporter)
+    agent.open(one, exporter)
+    agent.open(other, exporter)
+    agent.close(one)
+    assert not agent.is_told_to_unpin(exporter)
+    if ends:
+        del agent.clients[other.number]
+        agent.exports.left(other)
+    else:
+        agent.close(other)
+    assert agent.is_told_to_unpin(exporter)
+
+
+@pytest.mark.parametrize("who", ["exporter", "importer"])
+def test_what_a_process_may_have_open_since_before_stays(who: str) -> None:
+    agent = Agent()
+    exporter = agent.join(resumed=who == "exporter")
+    one, other = agent.join(resumed=False), agent.join(resumed=False)
+    agent.export(exporter)
+    agent.open(one, exporter)
+    agent.open(other, exporter)
+    if who == "importer":  # its connection broke, and it has another
+        again = agent.join()
+        again.pid = other.pid
+        del agent.clients[other.number]
+        agent.exports.left(other)
+    else:
+        agent.close(other)
+    agent.close(one)
+    assert not agent.is_told_to_unpin(exporter)

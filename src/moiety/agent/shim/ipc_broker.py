@@ -37,6 +37,8 @@ class Export:
     """None: it is gone, or exports the memory no more."""
     importers: dict[int, int] = field(default_factory=dict)
     """By tenant, in order of arrival: how often each has it open."""
+    is_certain: bool = True
+    """False: a process may have it open that this agent does not know of."""
     payer: int | None = None
     """The importer that is charged with it, once there is no exporter."""
     relays: dict[int, Relay] = field(default_factory=dict)
@@ -94,7 +96,9 @@ class IpcBroker:
             raise ProtocolError(f"more than {TOKENS_MAX} exports")
         if known is None or is_late:
             found = known or self._held.pop(message.token, None)
-            self._belongs(found or Export(message.token, message.gpu, message.bytes, None), client)
+            export = found or Export(message.token, message.gpu, message.bytes, None)
+            export.is_certain = export.is_certain and not client.resumed
+            self._belongs(export, client)
         client.connection.expect_fds()
         if message.serial:
             client.connection.send(message.encode())
@@ -137,6 +141,15 @@ class IpcBroker:
             export.importers[client.number] -= 1
             if not export.importers[client.number]:
                 self._close(export, client.number)
+                self._unused(export)
+
+    def _unused(self, export: Export) -> None:
+        """Tell an exporter that its memory can leave, if no process has it open any more."""
+        exporter = export.exporter
+        is_open = export.importers or export.relays or not export.is_certain
+        if exporter is not None and not is_open and self._by_token.get(export.token) is export:
+            closed = ShareMessage(Type.UNSHARE, 0, export.token, gpu=export.gpu)
+            exporter.connection.send(closed.encode())
 
     def _ask(self, client: Client, message: ShareMessage) -> None:
         export = self._by_token.get(message.token)
@@ -261,10 +274,16 @@ class IpcBroker:
             del self._by_token[export.token]
 
     def left(self, client: Client) -> None:
-        """A process is gone, and the arbiter knows: what it had open closes."""
+        """A process is gone, and the arbiter knows: what it had open closes.
+
+        A process that has connected again has still open what it had.
+        """
+        came_back = any(other.pid == client.pid for other in self._clients.values())
         for export in list(self._open.get(client.number, ())):
             if self._by_token.get(export.token) is export:
+                export.is_certain = export.is_certain and not came_back
                 self._close(export, client.number)
+                self._unused(export)
             else:  # no exporter has claimed it yet
                 del export.importers[client.number]
                 _strike(self._open, client.number, export)
@@ -273,7 +292,7 @@ class IpcBroker:
         for export in list(self._own.get(client.number, ())):
             self._give_up(export, gone=True)
         for serial in list(self._asking.get(client.number, ())):
-            self._forget(serial)
+            self._unused(self._forget(serial).export)
 
 
 def _strike(known: dict[int, dict[Export, None]], number: int, export: Export) -> None:
