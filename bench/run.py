@@ -33,6 +33,7 @@ from bench import (
     pytorch,
     shares,
     swap,
+    upgrade,
 )
 from bench.figure import RESULTS, Figure, save, table
 
@@ -52,6 +53,7 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "pytorch": pytorch.measure,
     "faults": faults.measure,
     "growth": growth.measure,
+    "upgrade": upgrade.measure,
     "kube": kube.measure,
     "kube_webhook": kube_webhook.measure,
     "policy_fidelity": policy_fidelity.measure,

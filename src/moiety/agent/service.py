@@ -160,7 +160,9 @@ class Service:
         # While programs run, no command may start an agent of its own for their GPUs.
         control.close(is_waited_for=self._directory.shared and known.are_alive)
         with contextlib.suppress(OSError):  # a full disk: then it counts as killed
-            saved_settings.write(self._directory, commands.changed, self._options, ends=True)
+            saved_settings.write(
+                self._directory, commands.changed, self._options, ends=not commands.restarts
+            )
         await asyncio.sleep(0)  # the answer to the command that asked for the end leaves first
         parts.stop()
         known.close()

@@ -167,6 +167,34 @@ def stop(force: bool, system: bool, output: str) -> None:
 @agent.command()
 @system_option
 @output_option
+def restart(system: bool, output: str) -> None:
+    """Put an agent of this version in the place of the one that runs; programs run on.
+
+    It keeps the options that the last one was started with, and what was set since. A program that
+    holds a GPU runs on meanwhile, the others wait.
+    """
+    from moiety.agent.control.restart import restart as restart_agent
+
+    directory = find("system" if system else None)
+    done = restart_agent(directory)
+    if output == "json":
+        emit_json(
+            {
+                "pid": done.pid,
+                "version": done.version,
+                "before": done.before or None,
+                "pause_s": round(done.pause_s, 4),
+            }
+        )
+        return
+    what = f"agent {done.version} runs as pid {done.pid}"
+    before = f" in the place of {done.before}" if done.before else ""
+    click.echo(f"{what}{before}, after a pause of {done.pause_s:.1f} s")
+
+
+@agent.command()
+@system_option
+@output_option
 def reload(system: bool, output: str) -> None:
     """Have the agent read its configuration again, while all runs on."""
     with call(find("system" if system else None)) as running:

@@ -66,6 +66,9 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety agent unit --user moiety --overdue kill", "as a user of its own"),
     ),
     "agent stop": (("moiety agent stop --force", "programs that share the GPUs keep running"),),
+    "agent restart": (
+        ("moiety agent restart", "after an upgrade of moiety; programs run on meanwhile"),
+    ),
     "agent reload": (("moiety agent reload", "after a change of /etc/moiety/config.toml"),),
     "agent status": (
         ("moiety agent status -o json", "for a script; exit code 3 if there is none"),

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -226,9 +226,16 @@ def arguments_from_environment() -> list[str]:
         raise errors.BadArgument(problem, "what a shell would take apart") from None
 
 
-def start(directory: Directory, arguments: Sequence[str]) -> None:
-    """Start an agent in the background and wait until it is ready; raises what stopped it."""
-    if not _starts(directory, arguments):
+def start(
+    directory: Directory,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Start an agent in the background and wait until it is ready; raises what stopped it.
+
+    `environment` is the agent's; None: as this process has it.
+    """
+    if not _starts(directory, arguments, environment):
         raise _ended_at_once(directory)
 
 
@@ -241,7 +248,11 @@ def _ended_at_once(directory: Directory) -> errors.MoietyError:
     return errors.AgentSilent(problem=f"it ended at once; {directory.log} says why")
 
 
-def _starts(directory: Directory, arguments: Sequence[str]) -> bool:
+def _starts(
+    directory: Directory,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> bool:
     """Start an agent; False if it was killed, or failed without a word, before it was ready."""
     prepare(directory)
     if directory.shared and "--system" not in arguments:
@@ -259,7 +270,7 @@ def _starts(directory: Directory, arguments: Sequence[str]) -> bool:
         pass_fds=[theirs],
         start_new_session=True,
         cwd="/",
-        env=environment_of_agents(),
+        env=environment or environment_of_agents(),
         check=False,
     )
     os.close(theirs)

@@ -70,6 +70,8 @@ class ControlCommands:
     changed: SavedSettings = field(default_factory=SavedSettings)
     """What was changed since the first agent here started."""
     metrics_address: str = ""
+    restarts: bool = False
+    """True if the command that ends this agent starts the next one."""
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, request: Any, peer: processes.Peer) -> protocol.Answer:
@@ -100,7 +102,8 @@ class ControlCommands:
         clients = self.clients.by_number
         if clients and not asked.force:
             raise AgentBusy(programs=[str(c) for c in clients.values()])
-        self.stop("asked to")
+        self.restarts = asked.restarts
+        self.stop("asked to restart" if asked.restarts else "asked to")
         return protocol.Done()
 
     # Workloads and shares

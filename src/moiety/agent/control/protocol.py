@@ -192,6 +192,8 @@ class Stop(ControlRequest, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
     force: bool = False
+    restarts: bool = False
+    """The next one is started at once: what was set while this one ran stays."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field=ANSWER_TAG):

@@ -60,7 +60,7 @@ class AgentVersion(AgentError):
     def __init__(self, agent: str, own: str) -> None:
         super().__init__(
             f"the agent that runs is moiety {agent}, this is {own}",
-            "stop the agent with its own version; the next command starts this version's",
+            "`moiety agent restart` with the newer of the two; programs run on meanwhile",
         )
 
 
