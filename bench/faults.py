@@ -23,6 +23,7 @@ from moiety.model.errors import AgentError
 from tests.support.chaos import live
 from tests.support.fault_injection import GPU, Case, Ordeal, cases
 from tests.support.fuzz import built, count
+from tests.support.lying_shim import lie_for
 from tests.support.native import compile_c, native_dir
 from tests.support.virtual_agent import no_descriptor_stays
 
@@ -30,13 +31,15 @@ ROOT = Path(__file__).resolve().parents[1]
 REAL_S = 30.0
 FUZZ_S = 8
 SCHEDULES = 500
+LIES = 20_000
+LIES_AT_A_TIME = 1000
 AT_A_TIME = 25
 """schedules that a process lives before it tells of them"""
 
 
 def measure() -> list[Figure]:
     """All of it."""
-    return [*virtual(), *real()]
+    return [*virtual(), *lies(), *real()]
 
 
 @dataclass
@@ -90,6 +93,30 @@ def virtual(schedules: int = SCHEDULES, bar: int | None = None, first: int = 0) 
         Figure("virtual_schedules", schedules, "", bar, "higher", "none", 1, None, note),
         Figure("virtual_schedules_lost", len(all_.lost), "", 0, "lower", "none", 1, None, lost),
         Figure("fuzz_messages", all_.messages + sent, "", None, "higher", "none", 1, None, told),
+    ]
+
+
+def told(seed: int) -> tuple[int, str]:
+    """How many lies were told with this seed, and what one of them cost others; empty: nothing."""
+    try:
+        return lie_for(Random(seed), LIES_AT_A_TIME), ""
+    except Exception as error:  # whatever the agent raises would have ended it
+        return LIES_AT_A_TIME, f"seed {seed}: {error!r}"
+
+
+def lies(messages: int = LIES, first: int = 0) -> list[Figure]:
+    """Processes that say anything, beside honest programs of another user."""
+    seeds = range(first, first + max(1, messages // LIES_AT_A_TIME))
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as several:
+        done = list(several.map(told, seeds))
+    costs = [text for _, text in done if text]
+    for each in costs:
+        print(each, flush=True)
+    sent = sum(count for count, _ in done)
+    note = f"seeds {first} to {seeds[-1]}; messages of liars of two users beside honest programs"
+    return [
+        Figure("lies_told", sent, "", None, "higher", "none", 1, None, note),
+        Figure("lies_that_cost_others", len(costs), "", 0, "lower", "none", 1, None, note),
     ]
 
 

@@ -65,6 +65,7 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
 }
 PARTS: dict[str, Callable[[], list[Figure]]] = {
     "faults_virtual": faults.virtual,
+    "faults_lies": faults.lies,
     "faults_real": faults.real,
 }
 """of scripts that take long, to be measured by themselves"""

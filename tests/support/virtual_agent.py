@@ -242,6 +242,8 @@ class World:
                 assert pid in told, f"process {pid} was ended, and nobody was told"
             if pid in self.processes:
                 self.kill(self.processes[pid])
+            elif pid in self.liars:
+                self.end_liar(pid)
 
     def settle(self) -> None:
         """Until nothing is under way but time."""

@@ -65,6 +65,12 @@ class VirtualProcess(SimulatedTenant):
         """Whether its last work goes on: it waits for a thread, or just takes its time."""
         return super().is_running or self._now_s() < self._busy_until_s
 
+    @property
+    def is_idle_on_wire(self) -> bool:
+        """Whether it has said all, and waits for no answer."""
+        is_answered = all(block.admitted for block in self.blocks)
+        return not self.sent and not self.attaching and is_answered
+
     def touch(self) -> None:
         """Use the GPU, with as much work ahead as its bound as it knows it allows."""
         super().touch()

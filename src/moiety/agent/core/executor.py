@@ -178,6 +178,8 @@ class Executor:
         is_new = client.attaching.pop(wanted.serial, None) is not None
         if is_new or not (wanted.serial or asked_bytes):  # 0: a context from before is not counted
             client.gpus.discard(wanted.gpu)
+            if client.resumed:
+                client.unspoken.add(wanted.gpu)  # what was counted there stays so until it is back
             self._registry.gpus_changed(client)
         if wanted.gpu not in client.allocating.values():
             self._timeline.grown(client.number, wanted.gpu)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from moiety.agent.core.client import Client
+from moiety.agent.core.client import REQUESTS_MAX, Client
 from moiety.agent.core.recovery import Recovery
 from moiety.agent.core.runtime import Runtime
 from moiety.arbiter import events as ev
@@ -157,6 +157,8 @@ class IpcBroker:
         if export is None or exporter is None or not _may_open(client, exporter):
             self._refuse(client, message.serial)
             return
+        if len(self._asking.get(client.number, ())) >= REQUESTS_MAX:
+            raise ProtocolError(f"more than {REQUESTS_MAX} requests wait for an answer")
         serial = next(self._serials)
         relay = Relay(export, client, message.serial)
         self._relays[serial] = export.relays[serial] = relay
@@ -167,6 +169,8 @@ class IpcBroker:
     def _hold(self, client: Client, message: ShareMessage) -> None:
         if not client.resumed:
             raise ProtocolError("a new process cannot have memory of another open")
+        if len(self._open.get(client.number, ())) >= TOKENS_MAX:
+            raise ProtocolError(f"more than {TOKENS_MAX} imports")
         export = self._by_token.get(message.token)
         if export is None:
             unclaimed = Export(message.token, message.gpu, message.bytes, None)
@@ -234,8 +238,9 @@ class IpcBroker:
             self._tell(export.exporter, importer)
 
     def _tell(self, exporter: Client, importer: Client) -> None:
-        for call in self.on_opened:
-            call(exporter, importer)
+        if exporter.uid == importer.uid:
+            for call in self.on_opened:
+                call(exporter, importer)
 
     def _refuse(self, client: Client, serial: int) -> None:
         text = "no process here exports such memory to this one"

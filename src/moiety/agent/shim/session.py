@@ -22,6 +22,7 @@ from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.state.tenant import EPOCHS
 from moiety.model.errors import ProtocolError
 from moiety.model.format import plain
 from moiety.model.gang import Gang
@@ -156,7 +157,7 @@ class Session:
         resumed = bool(hello.flags & HelloFlag.RESUMED)
         holding = resumed and bool(hello.flags & HelloFlag.HOLDING)
         pinned = resumed and bool(hello.flags & HelloFlag.PINNED)
-        epoch = hello.epoch if resumed else 0
+        epoch = hello.epoch % EPOCHS if resumed else 0
         before = clients.known_as(self._peer.pid, started, self._workload) if resumed else None
         fenced = holding and clients.is_fenced(self._peer.pid, before)
         doubted = holding and not fenced and not clients.may_hold(self._peer.pid, before)

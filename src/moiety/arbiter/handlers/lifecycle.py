@@ -14,7 +14,7 @@ from moiety.arbiter.schedule import gangs
 from moiety.arbiter.state.drain import Drain
 from moiety.arbiter.state.freed import Freed
 from moiety.arbiter.state.residency import NOT_POSTED, Request, Residency, TenantMemory
-from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.state.tenant import EPOCHS, Tenant
 from moiety.arbiter.state.usage import TenantUsage
 from moiety.arbiter.states import REVOKED, Cause, State
 
@@ -26,7 +26,7 @@ def on_hello(context: Context, event: ev.Hello) -> None:
         event.tenant,
         event.name,
         state=_first_state(event),
-        epoch=event.epoch,
+        epoch=event.epoch % EPOCHS,
         since_s=context.now_s,
         uid=event.uid,
         usage=TenantUsage(joined_s=context.now_s),

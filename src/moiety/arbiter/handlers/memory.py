@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moiety.arbiter import events as ev
 from moiety.arbiter.admission.driver_reserve import forget, reserve
 from moiety.arbiter.admission.memory import refuse_bytes
@@ -89,10 +91,18 @@ def on_credit_returned(context: Context, event: ev.CreditReturned) -> None:
 
 
 def on_charge_transferred(context: Context, event: ev.ChargeTransferred) -> None:
-    """Charge a process with bytes of another that is gone."""
+    """Charge a process with bytes of another that is gone.
+
+    How many they are is the word of one of the two. What the user may not have, or what would shut
+    others out, was never admitted to the other process, and is not believed of this one.
+    """
     tenant = context.ledger.tenants.get(event.tenant)
-    if tenant is not None and event.gpu in tenant.gpus:
-        context.ledger.inherit(tenant, event.gpu, event.bytes)
+    if tenant is None or (on := tenant.gpus.get(event.gpu)) is None:
+        return
+    entry = replace(on, limit_bytes=on.allocated_bytes + event.bytes)
+    ledger, more = context.ledger, event.bytes
+    if refuse_bytes(ledger, tenant, event.gpu, more, pinned=True, entry=entry) is None:
+        ledger.inherit(tenant, event.gpu, more)
 
 
 def on_charge_released(context: Context, event: ev.ChargeReleased) -> None:

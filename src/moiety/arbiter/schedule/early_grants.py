@@ -46,7 +46,7 @@ class EarlyGrants:
         if drains.state not in REVOKED or drains.epoch != event.epoch:
             return []
         self._granted.update(tenant.number for tenant in following)
-        return [do.Grant(tenant.number, tenant.epoch + 1) for tenant in following]
+        return [do.Grant(tenant.number, tenant.next_epoch) for tenant in following]
 
     def confirm(self, tenant: Tenant) -> bool:
         """Whether a lease that is decided now was granted before; asked once for each lease."""

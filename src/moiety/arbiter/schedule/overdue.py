@@ -86,7 +86,7 @@ def _give_back(round_: Round, tenants: list[Tenant]) -> bool:
         waited_s = now_s - tenant.drain.told_s
         is_late = not tenant.drain.answered
         round_.ledger.transition(tenant, cause, now_s)
-        tenant.epoch += 1
+        tenant.epoch = tenant.next_epoch
         tenant.drain.due_s = 0.0
         tenant.drain.silent = False
         tenant.memory.counted.clear()

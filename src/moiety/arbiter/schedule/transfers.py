@@ -74,7 +74,7 @@ def _has_all(round_: Round, tenant: Tenant) -> bool:
 
 def _let_in(round_: Round, tenant: Tenant) -> None:
     round_.transition(tenant, Cause.READY)
-    tenant.epoch += 1
+    tenant.epoch = tenant.next_epoch
     if not round_.early.confirm(tenant):
         round_.out.append(do.Grant(tenant.number, tenant.epoch))
     round_.coming.remove(tenant)

@@ -12,6 +12,8 @@ from moiety.arbiter.state.usage import TenantUsage
 from moiety.arbiter.states import STAYING, WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
 
+EPOCHS: Final = 1 << 31
+"""Number of epochs: a lease word has 31 bits for them, and they begin anew after that."""
 _NOT_DRAINED: Final = frozenset({State.DRAINING, State.STOPPED})
 
 
@@ -38,6 +40,11 @@ class Tenant:
     usage: TenantUsage = field(default_factory=TenantUsage)
     drain: Drain = field(default_factory=Drain)
     memory: TenantMemory = field(default_factory=TenantMemory)
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of its next lease."""
+        return (self.epoch + 1) % EPOCHS
 
     @property
     def label(self) -> str:
