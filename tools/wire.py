@@ -3,7 +3,7 @@
     python tools/wire.py            writes the files anew
     python tools/wire.py --check    ends with 1 and names the files that differ
 
-wire_header.py reads the header.
+wire_header.py reads the header, wire_fields.py the table of what bounds each field.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ MESSAGES: Final = ROOT / "src" / "moiety" / "wire" / "messages.py"
 PAGE: Final = ROOT / "docs" / "reference-protocol.md"
 BEGIN: Final = "<!-- made by tools/wire.py from here on -->\n"
 sys.path[:0] = [str(ROOT)]
+from tools.wire_fields import problems, rows, senders  # noqa: E402
 from tools.wire_header import Constant, Field, Header, Struct, read, source  # noqa: E402  it needs the path
 
 CODES: Final = {"uint16_t": ("H", 2), "uint32_t": ("I", 4), "uint64_t": ("Q", 8)}
@@ -265,7 +266,35 @@ def page(header: Header) -> str:
             table(["name", "value", "meaning"], _constants(members)),
         ]
     parts += ["## Constants\n", table(["name", "value", "meaning"], _constants(header.constants))]
+    parts += ["## What a lie can do\n", LIES, table(LIE_TITLES, _lies(header))]
     return "\n".join(parts)
+
+
+LIE_TITLES: Final = ("message", "field", "from", "what a lie could change", "what bounds it")
+LIES: Final = """\
+Nothing that a client says is believed for its own sake. This table has every field of every
+message. *kernel* is what the kernel says of the process, *NVML* what the driver counts, *ledger*
+what the agent counted itself, *limit* a limit of the agent, a share or a user, and *format* means
+that any other value ends the connection.
+"""
+
+
+def _lies(header: Header) -> list[list[str]]:
+    found = rows(HEADERS)
+    if wrong := problems(header, found):
+        raise ValueError("; ".join(wrong))
+    return [
+        [
+            ", ".join(f"`{each}`" for each in row.about)
+            if row.about != ("*",)
+            else "every message",
+            ", ".join(f"`{each}`" for each in row.fields),
+            senders(header, row),
+            escaped(row.lie),
+            escaped(row.bound),
+        ]
+        for row in found
+    ]
 
 
 def _constants(group: Sequence[Constant]) -> list[list[str]]:

@@ -1,9 +1,9 @@
 /* The bytes that the shim (C) and the agent (Python) share.
  *
- * This file and pages.h are the only source of the protocol. tools/wire.py makes
- * src/moiety/wire/layout.py, src/moiety/wire/messages.py and the tables of
+ * This file, pages.h and fields.txt (what bounds each field) are the only source of the protocol.
+ * tools/wire.py makes src/moiety/wire/layout.py, src/moiety/wire/messages.py and the tables of
  * docs/reference-protocol.md from them; a test compares these, and another test compares every size
- * and offset with what a compiler makes of both.
+ * and offset with what a compiler makes of both headers.
  *
  * Transport: each process has one AF_UNIX SOCK_SEQPACKET connection. One packet is one message and
  * begins with struct mw_header. All integers are little endian. All structs are naturally aligned

@@ -11,8 +11,8 @@ from moiety.arbiter import events as ev
 from moiety.arbiter.settings import Settings
 from moiety.devices.interface import Usage
 from moiety.model.share import Share
-from moiety.wire.layout import AllocFlag, FreeFlag, HelloFlag, Type
-from moiety.wire.messages import AmountMessage, FreeMessage
+from moiety.wire.layout import UNKNOWN_MAX, AllocFlag, FreeFlag, HelloFlag, Type
+from moiety.wire.messages import AmountMessage, FreeMessage, PinnedMessage, UnknownMessage
 from tests.support.liar import USER as LIARS
 from tests.support.liar import Liar
 from tests.support.virtual_agent import CAPACITY, TOTAL, USER, World
@@ -20,6 +20,7 @@ from tests.support.virtual_process import VirtualProcess
 
 ABSURD = 1 << 50
 MANY_CONTEXTS = 20
+FLOOD = 200
 
 
 @pytest.fixture
@@ -244,3 +245,18 @@ def test_a_process_whose_memory_is_not_counted_is_sent_away_until_it_is(here: Wo
     late.attach(4, 4, 0, serial=0)
     assert counted(here) == 4
     assert not late.is_cut
+
+
+# Names
+
+
+def test_names_that_a_process_says_are_harmless_and_few(here: World) -> None:
+    liar = Liar(here)
+    for number in range(FLOOD):
+        liar.say(PinnedMessage(reason=f"\x1b[2J{number}"), UnknownMessage(name=f"\x1b{number}"))
+    assert here.agent is not None
+    (client,) = here.agent.clients.by_number.values()
+    assert "\x1b" not in client.pinned + "".join(client.unknown)
+    reasons = [event.reason for event in here.agent.journal.ring]
+    assert reasons.count("Pinned") <= 3
+    assert reasons.count("UnknownCall") <= UNKNOWN_MAX

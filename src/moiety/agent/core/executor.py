@@ -16,10 +16,10 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.events import EVERY_GPU
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.states import WITH_LEASE
-from moiety.model.format import format_bytes, format_duration
+from moiety.model.format import format_bytes, format_duration, plain
 from moiety.model.share import Mode
 from moiety.wire.codec import lease_note
-from moiety.wire.layout import MemoryMode, Refusal, Type
+from moiety.wire.layout import UNKNOWN_MAX, MemoryMode, Refusal, Type
 from moiety.wire.messages import (
     AmountMessage,
     AttachedMessage,
@@ -141,14 +141,15 @@ class Executor:
 
     def pinned(self, client: Client, gpu: int | None, amount: int, call: str) -> None:
         """Record that memory of a process stays on the GPU; with `gpu` None, all of it."""
-        call = call or "unknown"
+        call = plain(call) or "unknown"
         if gpu is None:
             client.pinned = call
             text = f"it called {call}: all of its memory stays on the GPU"
         else:
             if self._arbiter.pinned_bytes(client.number) <= amount:
                 client.pins.clear()  # all that was pinned before is free, or can leave again
-            client.pins[call] = client.pins.get(call, 0) + amount
+            name = call if call in client.pins or len(client.pins) < UNKNOWN_MAX else "other calls"
+            client.pins[name] = client.pins.get(name, 0) + amount
             text = f"it called {call}: {format_bytes(amount)} stay on the GPU"
         if self._journal.often(client.number, "Pinned", text, client, gpu):
             self._runtime.log.info("pinned", client=str(client), call=call, gpu=gpu, bytes=amount)

@@ -24,6 +24,7 @@ from moiety.agent.shim.ipc_broker import IpcBroker
 from moiety.agent.shim.wait_messages import WaitMessages
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
+from moiety.model.format import plain
 from moiety.wire.layout import (
     NO_GPU,
     UNKNOWN_MAX,
@@ -235,7 +236,7 @@ class Handlers:
             must_be_attached(client, message.gpu)
         must_be_new(client, message.serial)
         client.pinning[message.serial] = message
-        call = message.call or "unknown"
+        call = plain(message.call) or "unknown"
         asked = client.number, pinned_gpu(message.gpu), message.serial, message.bytes, call
         self._runtime.feed(ev.PinRequest(*asked))
 
@@ -255,7 +256,7 @@ class Handlers:
 
     def on_pinned(self, client: Client, message: PinnedMessage) -> None:
         """A process made a call after which none of its memory can leave."""
-        call = message.reason or "unknown"
+        call = plain(message.reason) or "unknown"
         self._executor.pinned(client, None, 0, call)
         self._runtime.feed(ev.Pinned(client.number, call))
 
@@ -336,12 +337,13 @@ class Handlers:
 
     def on_unknown(self, client: Client, message: UnknownMessage) -> None:
         """A process has used an entry point that moiety does not know."""
-        if message.name not in client.unknown:
+        name = plain(message.name)
+        if name not in client.unknown:
             if len(client.unknown) >= UNKNOWN_MAX:
                 return
-            self._runtime.log.info("unknown", client=str(client), call=message.name)
-            self._journal.note("UnknownCall", f"it called {message.name}", client)
-        client.unknown[message.name] = message.calls
+            self._runtime.log.info("unknown", client=str(client), call=name)
+            self._journal.note("UnknownCall", f"it called {name}", client)
+        client.unknown[name] = message.calls
 
     # Host memory
 
