@@ -12,7 +12,7 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call, call
-from moiety.agent.core.journal import read
+from moiety.agent.core.event_file import read
 from moiety.agent.core.journal_events import REASONS, Event
 from moiety.agent.system.paths import Directory, find
 from moiety.cli.lazy_completion import completed

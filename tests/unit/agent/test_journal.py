@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from moiety.agent.core.client import Client
-from moiety.agent.core.journal import LIVES_ALONE, Journal, read
+from moiety.agent.core.event_file import read
+from moiety.agent.core.journal import LIVES_ALONE, Journal
 from moiety.agent.core.journal_events import REASONS
 from moiety.testing.clocks import FakeClock
 
@@ -81,7 +82,7 @@ def test_the_files_stay_small(tmp_path: Path) -> None:
         journal.note("Refused", "x" * 1000, client())
     journal.close()
     sizes = [file.stat().st_size for file in tmp_path.iterdir()]
-    assert len(sizes) == 2
+    assert len(sizes) <= 4
     assert max(sizes) <= 1 << 20
     assert list(read(path))[-1].number == 6000
 

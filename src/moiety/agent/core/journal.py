@@ -8,26 +8,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from moiety.agent.core.client import Client
+from moiety.agent.core.event_file import EventFile, read
 from moiety.agent.core.event_ring import EventRing
 from moiety.agent.core.journal_events import REASONS, Event
 from moiety.agent.system.event_loop import TimerLoop
-from moiety.agent.system.logs import BoundedFile
 from moiety.agent.system.processes import Peer
 from moiety.agent.system.users import name_of
 from moiety.model.format import format_bytes, plain
 
 KEPT: Final = 1024
 """Events in memory; the files have some thousands more."""
-FILE_BYTES: Final = 1 << 20
-"""Size at which the file is moved aside; two files exist at most."""
 MESSAGE_MAX: Final = 500
 EVICTIONS_S: Final = 10.0
 """Shortest time between two events about evictions of one process."""
@@ -87,9 +83,7 @@ class Journal:
         self.next = next((event.number for event in reversed(self.ring)), 0) + 1
         self.counts: dict[str, int] = dict.fromkeys(REASONS, 0)
         """Events of this agent, by reason."""
-        self._file = BoundedFile(path, FILE_BYTES) if path else None
-        if self._file and path and path.stat().st_size:
-            self._file.write("\n")  # the last line may have been cut off
+        self._file = EventFile(path) if path else None
         self._wall_s = self._now_s = wall_s
         self._loop: TimerLoop | None = None
         self._timer: Any = None
@@ -155,7 +149,7 @@ class Journal:
         self.next += 1
         self.ring.append(event)
         if self._file:
-            self._file.write(msgspec.json.encode(event).decode() + "\n")
+            self._file.write(event)
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
@@ -317,22 +311,3 @@ class Journal:
         if self._file:
             self._file.close()
             self._file = None
-
-
-def read(path: Path) -> Iterator[Event]:
-    """What is in the files, oldest first; a line that was cut off is left out."""
-    decoder = msgspec.json.Decoder(Event)
-    last = 0
-    for file in (path.with_name(path.name + ".1"), path):
-        try:
-            lines = file.read_bytes().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            try:
-                event = decoder.decode(line)
-            except msgspec.MsgspecError:
-                continue
-            if event.number > last:
-                last = event.number
-                yield event

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, TypeVar
 import msgspec
 
 from moiety.agent.control import protocol
-from moiety.agent.core import journal
+from moiety.agent.core.event_file import read
 from moiety.agent.system.paths import Directory, find
 from moiety.cli.doctor.finding import Finding
 from moiety.cli.doctor.redact import Redactor
@@ -140,7 +140,7 @@ def events(redactor: Redactor) -> str:
         with talk(directory):
             found = list(known(directory))
     except errors.AgentError:
-        found = list(journal.read(directory.events))
+        found = list(read(directory.events))
     found = found[-EVENTS:]
     plain = (redactor.value(msgspec.to_builtins(event)) for event in found)
     return "".join(msgspec.json.encode(each).decode() + "\n" for each in plain)
