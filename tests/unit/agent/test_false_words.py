@@ -260,3 +260,34 @@ def test_names_that_a_process_says_are_harmless_and_few(here: World) -> None:
     reasons = [event.reason for event in here.agent.journal.ring]
     assert reasons.count("Pinned") <= 3
     assert reasons.count("UnknownCall") <= UNKNOWN_MAX
+
+
+# Memory that is said to be gone
+
+
+@pytest.mark.parametrize("how", ["freed", "detached from"])
+def test_memory_that_is_there_after_all_is_charged_to_the_process_that_has_it(
+    here: World, how: str
+) -> None:
+    liar = Liar(here)
+    liar.attach()
+    liar.alloc(4)
+    liar.say(FreeMessage(gpu=0, bytes=4, resident_bytes=4))
+    if how == "detached from":
+        liar.say(AmountMessage(Type.DETACH))
+        liar.attach()
+    honest = begin(here)
+    truth = here.devices.usage
+
+    def usage(index: int) -> Usage:
+        found = truth(index)
+        return Usage(found.used_bytes + 5, None, found.processes | {liar.pid: 5})
+
+    here.devices.usage = usage  # type: ignore[method-assign]
+    honest.need(0, 3)
+    here.until_rest(1.0)
+    assert here.agent is not None
+    residue = {v.tenant: v.gpus[0].residue_bytes for v in here.agent.arbiter.tenants()}
+    assert residue[1] == 5, "it is the liar's, as NVML counts it"
+    (named,) = [e for e in here.agent.journal.ring if e.reason == "Unreported"]
+    assert (named.uid, named.pid) == (LIARS, liar.pid)

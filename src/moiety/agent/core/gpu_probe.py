@@ -15,6 +15,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.devices.interface import Devices, Usage
+from moiety.model.format import format_bytes
 
 
 class GpuProbe:
@@ -137,6 +138,13 @@ class GpuProbe:
             more = (found or 0) - resident
             if more > residue and before.get(number, (0, 0))[0] == resident:
                 self._runtime.feed(ev.Measured(number, gpu, more))
+                self._name(self._clients[number], gpu, more - residue)
+
+    def _name(self, client: Client, gpu: int, more: int) -> None:
+        """Record that a process has far more than it reported: more than another context takes."""
+        if more > self._gpus[gpu].budget.residue_bytes:
+            text = f"it has {format_bytes(more)} more on GPU {gpu} than it reported; they count now"
+            self._journal.often(client.number, "Unreported", text, client, gpu)
 
     def stop(self) -> None:
         """Ask no more."""

@@ -135,6 +135,11 @@ REASONS: Final = {
         "a process has more GPU memory than its limit, as the driver counts",
         "raise the limit with `moiety set --memory-limit`, or end the program",
     ),
+    "Unreported": EventReason(
+        WARNING,
+        "a process has far more GPU memory than it reported; found when a driver ran out",
+        "end the program if others need the memory; `moiety ps` shows what counts for it",
+    ),
     "WithoutLease": EventReason(
         WARNING,
         "work of a process ran on a GPU while the process had no lease",
