@@ -12,8 +12,11 @@ import pytest
 from moiety.devices.native import native_dir
 from moiety.model import errors
 from tests.support.command_line import Cli
+from tests.support.native import compile_c
 
 GIB = 1 << 30
+ROOT = Path(__file__).resolve().parents[2]
+STUB = ROOT / "tests" / "native" / "programs" / "stub_first.c"
 
 
 def script(path: Path, text: str) -> Path:
@@ -119,6 +122,27 @@ def test_a_driver_that_is_no_library_is_refused(cli: Cli, tmp_path: Path) -> Non
     assert "no library" in found.stderr
     assert "is not a library" in cli("doctor", **surroundings).stdout
     assert not cli.is_served
+
+
+@pytest.mark.parametrize(
+    ("what", "said"), [("STUB", "a stub of the CUDA toolkit"), ("HELPER", "has the driver's name")]
+)
+def test_a_library_that_is_no_driver_is_refused_and_named(
+    cli: Cli, tmp_path: Path, what: str, said: str
+) -> None:
+    """As the toolkit's, which many a build machine has in LD_LIBRARY_PATH."""
+    flags = (f"-I{ROOT / 'native'}", f"-D{what}")
+    compile_c([STUB], tmp_path / "libcuda.so.1", shared=True, flags=flags)
+    surroundings = {"MOIETY_SIMGPU": "", "LD_LIBRARY_PATH": str(tmp_path)}
+    found = cli("run", "--", "true", **surroundings)
+    assert found.returncode == errors.NoDriver.exit_code
+    assert said in found.stderr
+    assert str(tmp_path) in found.stderr
+    assert not cli.is_served
+    driver = json.loads(cli("doctor", "-o", "json", **surroundings).stdout)
+    (told,) = (finding for finding in driver if finding["about"] == "driver")
+    assert told["level"] == "bad"
+    assert said in told["text"]
 
 
 def test_the_doctor_finds_what_is_missing(cli: Cli, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,17 @@ NEEDED: Final[Mapping[str, str]] = {
 """The functions without which memory cannot be evicted and restored, and their first CUDA."""
 KNOWN_CUDA: Final = 13050
 """The newest CUDA with all its entry points in the shim's table, as cuDriverGetVersion counts."""
+SMALL_BYTES: Final = 4 << 20
+"""NVIDIA's driver libraries are several times as large, the toolkit's stubs a fraction of it."""
+STUB_ERROR: Final = 34
+"""CUDA_ERROR_STUB_LIBRARY"""
+VERSION_TIMEOUT_S: Final = 20.0
+ASK_VERSION: Final = """
+import ctypes, sys
+version = ctypes.c_int()
+code = ctypes.CDLL(sys.argv[1]).cuDriverGetVersion(ctypes.byref(version))
+print(version.value if code == 0 else -code)
+"""
 
 
 def require_shim() -> Path:
@@ -55,6 +68,8 @@ def require_driver(environment: Mapping[str, str]) -> Path:
         raise errors.NoDriver(f"the loader does not find {LIBRARY}")
     if not is_library(path):
         raise errors.NoDriver(f"{path.resolve()} is no library for this machine")
+    if problem := stub_problem(path):
+        raise errors.NoDriver(f"{path.resolve()} {problem}; take it out of LD_LIBRARY_PATH")
     if lacking := missing(path):
         raise errors.DriverTooOld(str(path.resolve()), lacking)
     return path
@@ -67,6 +82,38 @@ def is_library(path: Path) -> bool:
     except OSError:
         return False
     return elf is not None and (elf.bits, elf.machine) == (64, os.uname().machine)
+
+
+def driver_version(path: Path) -> int:
+    """What cuDriverGetVersion of a library says, 0 if nothing; an error is below zero.
+
+    It is read in another process: a broken driver must not end this one.
+    """
+    command = [sys.executable, "-c", ASK_VERSION, str(path)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S, check=False
+        )
+        return int(done.stdout)
+    except (subprocess.TimeoutExpired, ValueError):
+        return 0
+
+
+def stub_problem(path: Path) -> str | None:
+    """Why a library is no driver although it has the driver's name; None: it may be one.
+
+    Only a small one is asked, because that takes some ten milliseconds.
+    """
+    try:
+        small = path.stat().st_size < SMALL_BYTES
+    except OSError:
+        return None
+    version = driver_version(path) if small else 1
+    if version > 0:
+        return None
+    if version == -STUB_ERROR:
+        return "is a stub of the CUDA toolkit, which programs are linked with, and no driver"
+    return "has the driver's name, and does not tell a driver's version"
 
 
 def missing(path: Path) -> list[str]:

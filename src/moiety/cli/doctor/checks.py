@@ -7,10 +7,7 @@ import fcntl
 import mmap
 import os
 import platform
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 from moiety.agent.control import protocol
@@ -20,7 +17,15 @@ from moiety.cli.doctor import agents, container_shares, gpus, host
 from moiety.cli.doctor.finding import Finding
 from moiety.cli.doctor.talk import talk
 from moiety.cli.output import count
-from moiety.devices.driver import KNOWN_CUDA, LIBRARY, NEEDED, is_library, missing
+from moiety.devices.driver import (
+    KNOWN_CUDA,
+    LIBRARY,
+    NEEDED,
+    driver_version,
+    is_library,
+    missing,
+    stub_problem,
+)
 from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, native_dir, shim_path, simgpu_driver
 from moiety.devices.process_identity import user_name
@@ -30,12 +35,6 @@ from moiety.version import __version__
 
 MEMBARRIER_NUMBERS: Final = {"x86_64": 324, "aarch64": 283}
 MEMBARRIER_PRIVATE_EXPEDITED: Final = 1 << 3
-DRIVER_VERSION: Final = """
-import ctypes, sys
-version = ctypes.c_int()
-code = ctypes.CDLL(sys.argv[1]).cuDriverGetVersion(ctypes.byref(version))
-print(version.value if code == 0 else -code)
-"""
 
 
 def product() -> Iterator[Finding]:
@@ -73,8 +72,12 @@ def driver() -> Iterator[Finding]:
             hint = "install the NVIDIA driver again, and check LD_LIBRARY_PATH"
             yield Finding("driver", "bad", f"{path} is not a library for this machine", hint)
             return
-    version, said = _driver_version(path)
-    yield Finding("driver", "ok", f"{path}, {said}")
+        if problem := stub_problem(path):
+            hint = "take its folder out of LD_LIBRARY_PATH, and install the NVIDIA driver"
+            yield Finding("driver", "bad", f"{path} {problem}", hint)
+            return
+    version = driver_version(path)
+    yield Finding("driver", "ok", f"{path}, {_in_words(version)}")
     if is_simulated():
         text = (
             "programs on NVIDIA's own CUDA runtime end with error 801 or 103 here: it asks the "
@@ -103,20 +106,11 @@ def cuda(version: int) -> str:
     return f"CUDA {version // 1000}.{version % 1000 // 10}"
 
 
-def _driver_version(path: Path) -> tuple[int, str]:
-    """The driver's version as a number, 0 if there is none, and in words.
-
-    It is read in another process: a broken driver must not end the doctor.
-    """
-    command = [sys.executable, "-c", DRIVER_VERSION, str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-        number = int(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError):
-        return 0, "which does not tell its version"
-    if number < 0:
-        return 0, f"which answers with error {-number}"
-    return number, cuda(number)
+def _in_words(version: int) -> str:
+    """What driver_version said."""
+    if version == 0:
+        return "which does not tell its version"
+    return cuda(version) if version > 0 else f"which answers with error {-version}"
 
 
 def agent() -> Iterator[Finding]:
