@@ -29,7 +29,8 @@ SLOW = "A100-80:memory=256MiB,residue=1MiB,link=20MB/s"
 class Play:
     """One program, and the agent that the test plays for it."""
 
-    def __init__(self, agent: FakeAgent, process: subprocess.Popen[str]) -> None:
+    def __init__(self, agent: FakeAgent, process: subprocess.Popen[str], node: Node) -> None:
+        self.node = node
         self.agent = agent
         self.process = process
         self.complained = ""
@@ -120,7 +121,7 @@ def start(
             },
         )
         agents[-1].accept()
-        play = Play(agents[-1], process)
+        play = Play(agents[-1], process, node)
         play.until_said("ready")
         return play
 
@@ -134,6 +135,40 @@ def test_chunks_of_zeros_leave_without_being_copied_and_come_back_as_zeros(start
     play.agent.revoke()
     left, _ = play.evict(ALL)
     assert left == 24 * MIB
+    play.restore()
+    play.agent.grant()
+    play.go_on()
+    copied = int(play.end())
+    assert copied == 2 * (2 * MIB + 2 * MIB), "two chunks hold data: out, and in again"
+
+
+def fill_rest(node: Node, hold: Path, driver: Path) -> list[subprocess.Popen[str]]:
+    """Programs outside moiety that hold what is left of the GPU, to within 3 MiB."""
+    holding = []
+    for size in (32 * MIB, 8 * MIB, 2 * MIB):
+        while True:
+            env = {"LD_LIBRARY_PATH": str(driver)}
+            process = node.start([str(hold), str(size)], stdin=True, env=env)
+            assert process.stdout is not None
+            if not process.stdout.readline()[:1].isdigit():
+                process.communicate(timeout=DEADLINE_S)
+                break
+            holding.append(process)
+    return holding
+
+
+def test_the_scan_for_zeros_is_there_before_the_gpu_is_full(
+    start: Start, build: Callable[[str], Path], native: Path
+) -> None:
+    """Where its kernel is loaded by the first eviction, there is no memory for it any more."""
+    play = start("zeros", "A100-80:memory=96MiB,residue=1MiB,module=4MiB")
+    holding = fill_rest(play.node, build("simgpu_hold"), native / "simgpu")
+    assert holding
+    play.agent.revoke()
+    left, _ = play.evict(ALL)
+    assert left == 24 * MIB
+    for process in holding:
+        process.communicate(timeout=DEADLINE_S)
     play.restore()
     play.agent.grant()
     play.go_on()

@@ -108,15 +108,20 @@ static void answer(const union agent_message *message)
         }
         return;
     }
+    struct device *device = NULL;
     if (message->header.type == MW_ALLOC_REPLY &&
         request->message.header.type == MW_ALLOC_REQUEST) {
         const struct mw_alloc *asked = &request->message.alloc;
         accounting_admitted(asked->gpu, asked->bytes, asked->flags);
+        device = device_of_gpu(asked->gpu);
     } else if (message->header.type == MW_PIN_REPLY &&
                request->message.header.type == MW_PIN_REQUEST) {
         pinned(&request->message.pin);
     }
     agent_answer(request, message);
+    if (device) {
+        swap_prepare(device); /* it has memory now that may have to leave */
+    }
 }
 
 static void carry_out(const union agent_message *message)

@@ -32,7 +32,7 @@ static void begin_scan(struct transfer *transfer)
         DRIVER(cuEventRecord)(transfer->copy_streams.scanned, transfer->copy_streams.in) !=
             CUDA_SUCCESS) {
         DRIVER(cuStreamSynchronize)(transfer->copy_streams.in);
-        zeros->function = NULL; /* then everything is copied */
+        zero_scan_give_up(zeros); /* then everything is copied */
         return;
     }
     transfer->scan_count = count;
@@ -140,7 +140,7 @@ enum step {
 static enum step next_step(struct transfer *transfer, struct victim *victim, uint64_t *dropped)
 {
     uint64_t *order = &transfer->orders[0];
-    bool can_scan = zero_scan_can_run(&transfer->copy_streams.zero_scan);
+    bool can_scan = transfer->copy_streams.zero_scan.function != NULL;
     *victim = victim_choose(transfer->device, *order, can_scan);
     if (can_scan && victim->unscanned && !transfer->scan_count) {
         begin_scan(transfer);

@@ -114,6 +114,7 @@ static void step(struct transfer *transfer, bool begin)
     }
     finish(transfer, false);
     if (begin && transfer->order_count) {
+        zero_scan_load(&transfer->copy_streams.zero_scan, transfer->device->lease_count);
         if (!transfer->in.count) { /* restores that began before the order have to end first */
             evict_begin(transfer);
         }
@@ -158,6 +159,24 @@ uint64_t swap_step(bool *restored)
     *restored = has_room && !comes;
     has_room = has_room && comes;
     return !begin && !moves ? YIELD_NS : wait_ns;
+}
+
+void swap_prepare(struct device *device)
+{
+    struct transfer *transfer = transfer_of(device);
+    const struct zero_scan *zero_scan = &transfer->copy_streams.zero_scan;
+    CUresult why;
+    bool owned = owns_contexts;
+    if (zero_scan->function || zero_scan->hopeless ||
+        zero_scan->tried_turn == device->lease_count) {
+        return; /* in a context that is gone, maybe: then an eviction loads it */
+    }
+    own_contexts(true);
+    if (copy_streams_enter(&transfer->copy_streams, device, &why)) {
+        zero_scan_load(&transfer->copy_streams.zero_scan, device->lease_count);
+        device_pop();
+    }
+    own_contexts(owned);
 }
 
 void swap_order(struct device *device, uint64_t bytes, transfer_report *report)

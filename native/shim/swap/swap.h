@@ -15,6 +15,8 @@
 
 #define SWAP_NEVER UINT64_MAX
 
+/* Loads what evictions from a device need, before memory is short and while no lock is held. */
+void swap_prepare(struct device *device);
 /* Orders the eviction of at least `bytes`: chunks of zeros first, which cost nothing, then so that as little
  * as possible beyond `bytes` is evicted. `report` is called until the order is done. */
 void swap_order(struct device *device, uint64_t bytes, transfer_report *report);

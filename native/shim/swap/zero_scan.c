@@ -120,22 +120,36 @@ static bool make_page(struct zero_scan *zero_scan)
     return DRIVER(cuMemHostGetDevicePointer_v2)(&zero_scan->page_at, page, 0) == CUDA_SUCCESS;
 }
 
-bool zero_scan_can_run(struct zero_scan *zero_scan)
+static CUresult load(struct zero_scan *zero_scan)
 {
     CUmodule module;
-    if (zero_scan->tried) {
-        return zero_scan->function;
-    }
-    zero_scan->tried = true;
-    CUresult result = DRIVER(cuModuleLoadData)(&module, kernel);
+    CUresult result = zero_scan->page || make_page(zero_scan)
+                          ? DRIVER(cuModuleLoadData)(&module, kernel)
+                          : CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) {
         result = load_beside_driver(&module);
     }
-    if (result != CUDA_SUCCESS || !make_page(zero_scan) ||
-        DRIVER(cuModuleGetFunction)(&zero_scan->function, module, NAME) != CUDA_SUCCESS) {
-        zero_scan->function = NULL;
+    return result == CUDA_SUCCESS ? DRIVER(cuModuleGetFunction)(&zero_scan->function, module, NAME)
+                                  : result;
+}
+
+void zero_scan_load(struct zero_scan *zero_scan, uint32_t turn)
+{
+    if (zero_scan->function || zero_scan->hopeless || zero_scan->tried_turn == turn) {
+        return;
     }
-    return zero_scan->function;
+    zero_scan->tried_turn = turn;
+    CUresult result = load(zero_scan);
+    if (result != CUDA_SUCCESS) {
+        zero_scan->function = NULL;
+        zero_scan->hopeless = result != CUDA_ERROR_OUT_OF_MEMORY;
+    }
+}
+
+void zero_scan_give_up(struct zero_scan *zero_scan)
+{
+    zero_scan->function = NULL;
+    zero_scan->hopeless = true;
 }
 
 void zero_scan_add(struct zero_scan *zero_scan, uint32_t index, CUdeviceptr at, uint64_t bytes)

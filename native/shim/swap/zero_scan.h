@@ -16,16 +16,19 @@
 
 /* Belongs to one context, and goes with it. */
 struct zero_scan {
-    bool tried;
-    CUfunction function;         /* NULL: it cannot scan */
+    CUfunction function; /* NULL: it cannot scan */
+    bool hopeless;       /* another attempt would fail, too */
+    uint32_t tried_turn; /* the device's lease_count at the last attempt; 0: there was none */
     struct zero_scan_page *page; /* questions to the GPU and its answers, in host memory */
     CUdeviceptr page_at;
 };
 
-/* True if it can scan. The first time it loads the kernel into the current context: not while
- * anything is captured or this process has work on the GPU, since that takes a few milliseconds
- * and some device memory. */
-bool zero_scan_can_run(struct zero_scan *zero_scan);
+/* Loads the kernel into the current context, unless it is there. That takes a few milliseconds, locks of the driver
+ * and some device memory: no lock is held, and it is done before memory is short. Without memory for it, it is
+ * tried again in another turn. */
+void zero_scan_load(struct zero_scan *zero_scan, uint32_t turn);
+/* It does not work here: everything counts as data from now on. */
+void zero_scan_give_up(struct zero_scan *zero_scan);
 /* Sets the `index`th of the chunks of the next scan. */
 void zero_scan_add(struct zero_scan *zero_scan, uint32_t index, CUdeviceptr at, uint64_t bytes);
 /* Scans the first `count`, in stream order. */
