@@ -6,6 +6,8 @@
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
 #include "shim/mem/address_info.h"
+#include "shim/mem/extent.h"
+#include "shim/mem/pin.h"
 
 struct answer {
     union {
@@ -84,6 +86,22 @@ static enum told tell(struct answer *answer, CUpointer_attribute attribute, CUde
     }
 }
 
+/* With the tokens of its memory a program has other devices use it. */
+static CUresult pin_for_tokens(bool asked, CUdeviceptr pointer)
+{
+    return asked ? pin_range(pointer, 1, "cuPointerGetAttribute (P2P_TOKENS)") : CUDA_SUCCESS;
+}
+
+/* Inside the gate: a program that got none has its memory move again. */
+static void unpin_without_tokens(bool asked, CUdeviceptr pointer, CUresult result, const void *told)
+{
+    const CUDA_POINTER_ATTRIBUTE_P2P_TOKENS *tokens = told;
+    if (asked && (result != CUDA_SUCCESS || !tokens->p2pToken)) {
+        LOCK_SCOPE(&extent_lock);
+        unpin_range(pointer, 1);
+    }
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct address_info info;
@@ -102,8 +120,14 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (client_is_active()) {
         ptr = address_info_as_seen(ptr);
     }
+    bool tokens = data && attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+    CUresult result = pin_for_tokens(tokens, ptr);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
-    CUresult result = DRIVER(cuPointerGetAttribute)(data, attribute, ptr);
+    result = DRIVER(cuPointerGetAttribute)(data, attribute, ptr);
+    unpin_without_tokens(tokens, ptr, result, data);
     gate_leave(slot);
     return result;
 }
@@ -115,8 +139,17 @@ CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute
     if (client_is_active()) {
         ptr = address_info_as_seen(ptr);
     }
+    const void *tokens = NULL;
+    for (unsigned i = 0; attributes && data && i < num_attributes; i++) {
+        tokens = attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ? data[i] : tokens;
+    }
+    CUresult result = pin_for_tokens(tokens != NULL, ptr);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
-    CUresult result = DRIVER(cuPointerGetAttributes)(num_attributes, attributes, data, ptr);
+    result = DRIVER(cuPointerGetAttributes)(num_attributes, attributes, data, ptr);
+    unpin_without_tokens(tokens != NULL, ptr, result, tokens);
     gate_leave(slot);
     if (result != CUDA_SUCCESS || !client_is_active() || !address_info_get(ptr, &info) ||
         info.managed) {

@@ -33,13 +33,24 @@ void chunk_transition(struct chunk *chunk, enum chunk_state to)
     chunk->state = to;
 }
 
-/* Exportable from the start: the handle type of a chunk cannot be changed later. */
-static CUmemAllocationHandleType exportable(CUdevice device)
+static bool has(CUdevice device, CUdevice_attribute attribute)
 {
     int supported = 0;
-    DRIVER(cuDeviceGetAttribute)(
-        &supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
-    return supported ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
+    return DRIVER(cuDeviceGetAttribute)(&supported, attribute, device) == CUDA_SUCCESS && supported;
+}
+
+/* As memory of cuMemAlloc: other processes can open it, and network cards can use it. Neither can be
+ * changed later. */
+static CUmemAllocationProp properties(CUdevice device)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    if (has(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
+    prop.allocFlags.gpuDirectRDMACapable =
+        has(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+    return prop;
 }
 
 static CUresult back(struct chunk *chunk, CUdeviceptr at, const CUmemAllocationProp *prop)
@@ -75,11 +86,7 @@ CUresult chunks_access(CUdeviceptr at, uint64_t bytes, uint64_t peers, CUmemAcce
 uint32_t chunks_map(struct chunk *chunks, uint32_t count, CUdeviceptr at, CUdevice device,
                     uint64_t peers, CUresult *result)
 {
-    CUmemAllocationProp prop = {
-        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = exportable(device),
-        .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
-    };
+    CUmemAllocationProp prop = properties(device);
     uint64_t span = 0;
     uint32_t mapped = 0;
     *result = CUDA_SUCCESS;

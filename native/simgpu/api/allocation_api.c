@@ -26,6 +26,10 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
     if (!sg_device_is(prop->location.id)) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
+    if (prop->allocFlags.gpuDirectRDMACapable &&
+        !sg_profile_of(sg_device_of(prop->location.id))->rdma) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     if (prop->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }

@@ -13,6 +13,7 @@ struct answer {
         unsigned number;
         int signed_number;
         void *pointer;
+        CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
     };
     size_t bytes;
 };
@@ -69,6 +70,15 @@ static int describe_range(struct answer *answer, CUpointer_attribute attribute, 
     }
 }
 
+/* Memory of cuMemAlloc always; of cuMemCreate if that was asked for. */
+static int is_rdma_capable(const struct sg_range *range, const struct sg_range *mapped)
+{
+    if (mapped) {
+        return mapped->chunk && mapped->chunk->prop.allocFlags.gpuDirectRDMACapable;
+    }
+    return range && range->kind == SG_RANGE_ALLOCATED && sg_profile_of(range->gpu)->rdma;
+}
+
 /* Answers attributes of memory that cuMemMap mapped; for other memory they are false or empty. */
 static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attribute,
                                  const struct sg_range *range, const struct sg_range *mapped)
@@ -83,7 +93,15 @@ static CUresult describe_mapping(struct answer *answer, CUpointer_attribute attr
         answer->bytes = 1;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        answer->number = (unsigned)is_rdma_capable(range, mapped);
         answer->bytes = 1;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+        if (!is_rdma_capable(range, mapped)) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        answer->tokens = (CUDA_POINTER_ATTRIBUTE_P2P_TOKENS){range->id, 1};
+        answer->bytes = sizeof answer->tokens;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         answer->word =

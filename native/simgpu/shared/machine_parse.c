@@ -52,6 +52,7 @@ static const struct key {
     {"mig", KEY_NUMBER, FIELD(mig), 0},
     {"mps", KEY_NUMBER, FIELD(mps), 0},
     {"no_persistence", KEY_NUMBER, FIELD(no_persistence), 0},
+    {"rdma", KEY_NUMBER, FIELD(rdma), 0},
 #undef FIELD
 };
 
