@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.node import Lines, Node, kill
+from moiety.testing.node import Lines, Node, finish, kill
 from moiety.wire.codec import decode
 from moiety.wire.layout import Refusal, Type
 from moiety.wire.messages import (
@@ -22,8 +22,10 @@ from moiety.wire.messages import (
     LeaseNoteMessage,
     RefusedMessage,
 )
+from tests.support.entrypoints import table
 from tests.support.wire_fakes import FakeAgent
 
+ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 LIMIT = 40 * MIB
 
@@ -312,3 +314,20 @@ def test_a_program_whose_agent_is_gone_says_what_becomes_of_it(
     assert said.endswith(("keeps the GPU and runs on\n", "waits as soon as it needs the GPU\n"))
     assert lines.next() == "  try: moiety agent status\n"
     assert process.poll() is None
+
+
+def test_no_call_leaves_its_thread_inside(
+    make_node: Callable[[str], Node], build: Callable[[str], Path]
+) -> None:
+    """Else the next hand-off would wait for a call that has long returned."""
+    node = make_node("A100-80:memory=64MiB")
+    node.start_agent()
+    code, said, err = finish(node.run([build("gate_depth")]))
+    assert code == 0, (said, err)
+    *lines, last = said.splitlines()
+    passed = {e.symbol for e in table(ROOT / "native").values() if e.kind == "PASS"}
+    crashes = {f"{name}: crashed" for name in passed}  # it is simgpu that reads there
+    assert [line for line in lines if line not in crashes] == []
+    number, rest = last.split(" ", 1)
+    assert int(number) > 700
+    assert rest == "calls, of which many are gated"
