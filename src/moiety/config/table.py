@@ -23,6 +23,7 @@ from moiety.config.values import (
     Folder,
     Gpus,
     Group,
+    Hosts,
     KubeMode,
     Log,
     Memory,
@@ -106,6 +107,9 @@ class AgentSettings:
     )
     gpus: Gpus | None = setting("manage only these GPUs, such as 0,1", unset="all of them")
     metrics: At | None = setting("serve /metrics there, such as 9402", unset="nowhere")
+    metrics_hosts: Hosts | None = setting(
+        "host names, beside its own, under which /metrics may be asked for on a port", unset="none"
+    )
     socket_mode: SocketMode = setting("system agent: who may come, 0600, 0660 or 0666", "0666")
     socket_group: Group | None = setting(
         "system agent: its socket's group", unset="the agent's own"

@@ -26,6 +26,10 @@ _RESOURCE: Final = re.compile(
 )
 
 
+HOST: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
+"""A host name in small letters, without a port."""
+
+
 @dataclass(frozen=True, slots=True)
 class ValueKind:
     """A sort of value: how it is read from text, and what help calls it."""
@@ -112,6 +116,14 @@ def parse_gpus(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdecimal() and len(part) < 5 for part in parts):
         raise ValueError(f"{text!r} is no list of GPU indices; write 0,1")
     return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_hosts(text: str) -> tuple[str, ...]:
+    """A,b.EXAMPLE as ("a", "b.example")."""
+    names = tuple(part.strip().lower().rstrip(".") for part in text.split(","))
+    if not all(HOST.fullmatch(name) for name in names):
+        raise ValueError(f"{text!r} is no list of host names; write gpu1,gpu1.lab.test")
+    return names
 
 
 def parse_factor(text: str) -> float:
@@ -235,6 +247,7 @@ Switch = Annotated[bool, ValueKind(parse_switch, "BOOL")]
 Text = Annotated[str, ValueKind(str, "TEXT")]
 Folder = Annotated[Path, ValueKind(Path, "DIR")]
 Gpus = Annotated[tuple[int, ...], ValueKind(parse_gpus, "LIST")]
+Hosts = Annotated[tuple[str, ...], ValueKind(parse_hosts, "LIST")]
 At = Annotated[Address, ValueKind(parse_address, "ADDRESS")]
 SocketMode = Annotated[int, ValueKind(parse_socket_mode, "MODE")]
 Group = Annotated[int, ValueKind(parse_group, "GROUP")]

@@ -8,18 +8,19 @@ import socket
 import pytest
 
 from moiety.agent.control.metrics_server import MetricsServer
-from moiety.config.values import Address
+from moiety.agent.control.options import parse
+from moiety.config.values import Address, parse_hosts
 
 
 async def answer() -> bytes:
     return b"moiety_agent_info 1\n"
 
 
-def ask(*headers: str, address: Address | None = None) -> bytes:
+def ask(*headers: str, address: Address | None = None, hosts: tuple[str, ...] = ()) -> bytes:
     """The first line of the answer to a request with these headers."""
 
     async def asked() -> bytes:
-        server = MetricsServer(address or Address("127.0.0.1", 0), answer, None)
+        server = MetricsServer(address or Address("127.0.0.1", 0), answer, None, hosts)
         await server.open()
         try:
             if server.address.path:
@@ -77,3 +78,19 @@ def test_another_name_is_not(headers: list[str]) -> None:
 def test_a_socket_has_no_name(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("m") / "s"
     assert ask("Host: x", address=Address(path=path)) == b"HTTP/1.1 200 OK"
+
+
+def test_a_name_that_was_configured_is_answered_and_no_other() -> None:
+    hosts = parse(["--metrics-hosts", "Node1.lab.test., metrics"]).metrics_hosts
+    assert hosts is not None
+    assert hosts == ("node1.lab.test", "metrics")
+    assert ask("Host: NODE1.lab.test:9402", hosts=hosts) == b"HTTP/1.1 200 OK"
+    assert ask("Host: metrics", hosts=hosts) == b"HTTP/1.1 200 OK"
+    assert ask("Host: node2.lab.test", hosts=hosts).startswith(b"HTTP/1.1 421")
+    assert ask("Host: lab.test", hosts=hosts).startswith(b"HTTP/1.1 421")
+
+
+@pytest.mark.parametrize("text", ["", "a,,b", "node1:9402", "*.lab.test", "http://node1"])
+def test_what_is_no_host_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no list of host names"):
+        parse_hosts(text)

@@ -9,7 +9,7 @@ import ipaddress
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,15 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 class MetricsServer:
     """One listener; `answer` gives the text for `/metrics`."""
 
-    def __init__(self, address: Address, answer: Callable[[], Awaitable[bytes]], log: Any) -> None:
+    def __init__(
+        self,
+        address: Address,
+        answer: Callable[[], Awaitable[bytes]],
+        log: Any,
+        hosts: Collection[str] = (),
+    ) -> None:
+        """`hosts`: names in small letters that this machine also has, for requests to a port."""
+        self._hosts = hosts
         self._answer = answer
         self._log = log
         self._server: asyncio.Server | None = None
@@ -75,8 +83,8 @@ class MetricsServer:
 
     async def _respond(self, head: bytes) -> bytes:
         method, path, *_ = [*head.split(b"\r\n", 1)[0].split(), b"", b""]
-        if not self.address.path and not has_no_strange_host(head):
-            text = b"ask for an address, localhost or the name of this machine\n"
+        if not self.address.path and not has_no_strange_host(head, self._hosts):
+            text = b"ask for an address, localhost, or a name of this machine (--metrics-hosts)\n"
             return response("421 Misdirected Request", text, "text/plain")
         if method not in (b"GET", b"HEAD"):
             return response("405 Method Not Allowed", b"only GET\n", "text/plain")
@@ -91,22 +99,25 @@ class MetricsServer:
         return response("200 OK", body, TEXT, without_body=method == b"HEAD")
 
 
-def has_no_strange_host(head: bytes) -> bool:
+def has_no_strange_host(head: bytes, names: Collection[str] = ()) -> bool:
     """Whether a request names this machine or an address as its host, or none, as no browser does.
 
+    `names` are more names of this machine.
     A page in a browser can make a name of its own mean 127.0.0.1, and would read the answer. With
     an address it cannot; a proxy in front of this port may pass on the address that it was asked.
     """
     lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
     hosts = [value.strip() for name, _, value in lines if name.strip().lower() == b"host"]
-    return len(hosts) < 2 and all(_is_plain(host.decode("latin-1").lower()) for host in hosts)
+    return len(hosts) < 2 and all(
+        _is_plain(host.decode("latin-1").lower(), names) for host in hosts
+    )
 
 
-def _is_plain(host: str) -> bool:
+def _is_plain(host: str, names: Collection[str]) -> bool:
     name, colon, port = host.rpartition(":")
     if not colon or not port.isdecimal():
         name = host
-    if name.rstrip(".") in ("localhost", socket.gethostname().lower()):
+    if name.rstrip(".") in ("localhost", socket.gethostname().lower(), *names):
         return True
     try:
         ipaddress.ip_address(name.strip("[]"))

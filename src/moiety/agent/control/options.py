@@ -35,6 +35,8 @@ class Options:
     gpus: tuple[int, ...] | None = None
     metrics: Address | None = None
     """The address that Prometheus reads; None: there is none."""
+    metrics_hosts: tuple[str, ...] | None = None
+    """Names under which a port is asked for them, beside addresses and the machine's name."""
     system: bool = False
     """True if it serves all users of the machine."""
     socket_mode: int = 0o666

@@ -36,7 +36,12 @@ class ControlServer:
         """Listen; raises MetricsRefused."""
         options = self.commands.options
         if options.metrics:
-            self.metrics = MetricsServer(options.metrics, self.commands.metrics, self.runtime.log)
+            self.metrics = MetricsServer(
+                options.metrics,
+                self.commands.metrics,
+                self.runtime.log,
+                options.metrics_hosts or (),
+            )
             await self.metrics.open()
             self.commands.metrics_address = str(self.metrics.address)
         path = self.directory.control
