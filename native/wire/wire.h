@@ -307,8 +307,7 @@ struct mw_lease_note {
     uint32_t reserved;
 };
 
-/* No work of the process runs any more. The message itself carries the resident bytes of the last
- * GPU, so that a successor waits for one message only. */
+/* No work of the process runs any more. It carries the last GPU's resident bytes: a successor waits for one message. */
 struct mw_drained {
     struct mw_header header;
     uint32_t epoch;
@@ -357,8 +356,7 @@ struct mw_terminal_line {
     char text[MW_TEXT_BYTES];
 };
 
-/* The program used an entry point that the shim does not know. A name is reported when its count
- * doubles; at most MW_UNKNOWN_MAX names are. */
+/* The program used an entry point that the shim does not know, twice as often as it said last. */
 struct mw_unknown {
     struct mw_header header;
     uint64_t calls;           /* so far */
@@ -385,9 +383,8 @@ struct mw_warning {
     char text[MW_TEXT_BYTES];
 };
 
-/* Memory that one client exports and others open, as legacy CUDA IPC does; the type says which. It
- * comes in pieces of one size (the last may be smaller), each with a descriptor, several in one
- * message. */
+/* Memory that one client exports and others open, as legacy CUDA IPC does; the type says which. It comes in
+ * pieces of one size (the last may be smaller), each with a descriptor, several in one message. */
 struct mw_share {
     struct mw_header header;
     uint8_t token[MW_TOKEN_BYTES];

@@ -306,19 +306,17 @@ class Ledger:
 
     # Credit
 
-    def grant_credit(self, tenant: Tenant, gpu: int, more: int) -> None:
+    def grant_credit(self, tenant: Tenant, gpu: int, more: int, most: int) -> None:
         """Count bytes as allocated and resident that a process may allocate from now on."""
         on = tenant.gpus[gpu]
+        on.allowed_most_bytes = max(on.allowed_most_bytes, most)
         on.allowed_bytes += more
         on.allocated_bytes += more
         on.charged_bytes += more
         self._post(tenant, gpu, on)
 
     def use_credit(self, tenant: Tenant, gpu: int, taken: int, spare: int) -> None:
-        """Count bytes that a process allocated from its credit, `spare` of them spare ones.
-
-        Its credit counted already: no message of a process makes what it has larger.
-        """
+        """Count bytes that a process allocated from its credit, which counted already."""
         on = tenant.gpus[gpu]
         on.allowed_bytes -= min(taken, on.allowed_bytes)
         on.spare_bytes = max(0, on.spare_bytes - spare)

@@ -209,8 +209,7 @@ class LeaseNoteMessage(Message, frozen=True):
 class DrainedMessage(Message, frozen=True):
     """No work of the process runs any more.
 
-    The message itself carries the resident bytes of the last GPU, so that a successor waits for one
-    message only.
+    It carries the last GPU's resident bytes: a successor waits for one message.
     """
 
     LAYOUT = "mw_drained"
@@ -300,10 +299,7 @@ class TerminalLineMessage(Message, frozen=True):
 
 
 class UnknownMessage(Message, frozen=True):
-    """The program used an entry point that the shim does not know.
-
-    A name is reported when its count doubles; at most MW_UNKNOWN_MAX names are.
-    """
+    """The program used an entry point that the shim does not know, twice as often as it said last."""
 
     LAYOUT = "mw_unknown"
     TYPES = (Type.UNKNOWN,)

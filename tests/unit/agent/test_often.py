@@ -29,7 +29,7 @@ class Agent:
         self.clients: dict[int, Any] = {
             7: SimpleNamespace(
                 number=7, pid=42, program="train", workload="w", uid=1000, labels={}, gpus={0},
-                attaching={}, allocating={}, connection=connection,
+                attaching={}, allocating={}, pinning={}, connection=connection,
             )
         }  # fmt: skip
 

@@ -74,7 +74,7 @@ def test_nothing_is_left_of_a_tenant_that_leaves(ledger: Ledger) -> None:
     tenant = tenant_of(ledger, 1, State.HOLDING)
     ledger.admit(tenant, Request(1, 0, 40))
     ledger.reserve(tenant, 0, 8)
-    ledger.grant_credit(tenant, 0, 4)
+    ledger.grant_credit(tenant, 0, 4, 4)
     ledger.remove(tenant)
     assert ledger.balance(0) == empty
     ledger.recount()

@@ -25,15 +25,7 @@ from moiety.agent.shim.wait_messages import WaitMessages
 from moiety.arbiter import events as ev
 from moiety.model.errors import ProtocolError
 from moiety.model.format import plain
-from moiety.wire.layout import (
-    NO_GPU,
-    UNKNOWN_MAX,
-    AllocFlag,
-    EvictedFlag,
-    FreeFlag,
-    Refusal,
-    Type,
-)
+from moiety.wire.layout import NO_GPU, UNKNOWN_MAX, AllocFlag, EvictedFlag, FreeFlag, Refusal, Type
 from moiety.wire.messages import (
     AllocMessage,
     AmountMessage,

@@ -100,15 +100,12 @@ class Credit:
         if more <= 0 or balance.free_bytes < more:
             return
         self._count(on, given=True)
-        on.allowed_most_bytes = max(on.allowed_most_bytes, most)
-        self._ledger.grant_credit(asked, gpu, more)
+        self._ledger.grant_credit(asked, gpu, more, most)
         out.append(do.CreditGrant(asked.number, gpu, more, most))
 
     def _count(self, on: Residency, *, given: bool) -> None:
         self.given += given - on.is_allowed
         on.is_allowed = given
-        if not given:
-            on.allowed_most_bytes = 0
 
     # Use and return
 
