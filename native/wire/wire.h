@@ -356,7 +356,7 @@ struct mw_terminal_line {
     char text[MW_TEXT_BYTES];
 };
 
-/* The program used an entry point that the shim does not know, twice as often as it said last. */
+/* The program used an entry point that the shim does not know, twice as often as last. */
 struct mw_unknown {
     struct mw_header header;
     uint64_t calls;           /* so far */

@@ -140,7 +140,10 @@ CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute
         ptr = address_info_as_seen(ptr);
     }
     const void *tokens = NULL;
-    for (unsigned i = 0; attributes && data && i < num_attributes; i++) {
+    if (!attributes || !data) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (unsigned i = 0; i < num_attributes; i++) {
         tokens = attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ? data[i] : tokens;
     }
     CUresult result = pin_for_tokens(tokens != NULL, ptr);

@@ -102,7 +102,11 @@ static CUresult pin(find_extent *find, uint64_t key, const char *call)
 
 void unpin_extent(struct extent *extent)
 {
-    if (extent->pins && --extent->pins == 0) {
+    if (!extent->pins) {
+        return;
+    }
+    extent->pins--;
+    if (!extent->pins) {
         accounting_unpin(extent->device->gpu, charged_bytes(extent));
     }
 }

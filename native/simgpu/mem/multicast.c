@@ -356,5 +356,5 @@ uint64_t sg_multicast_move(const struct sg_multicast *object, unsigned gpu, uint
 
 int sg_multicast_has(const struct sg_multicast *object, unsigned gpu)
 {
-    return object->page->gpus >> gpu & 1;
+    return (object->page->gpus >> gpu & 1) != 0;
 }

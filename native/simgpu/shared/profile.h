@@ -49,8 +49,8 @@ struct sg_profile {
     /* Settings of an administrator. */
     uint32_t compute_mode; /* as NVML and the driver count: 0 is the default */
     uint32_t mig, mps, no_persistence;
-    uint32_t rdma;        /* 1: other devices can read and write its memory (GPUDirect) */
-    uint32_t reserved[1]; /* no padding: profiles are compared as bytes */
+    uint32_t rdma; /* 1: other devices can read and write its memory (GPUDirect) */
+    /* no padding: profiles are compared as bytes */
 };
 
 struct sg_machine {

@@ -299,7 +299,7 @@ class TerminalLineMessage(Message, frozen=True):
 
 
 class UnknownMessage(Message, frozen=True):
-    """The program used an entry point that the shim does not know, twice as often as it said last."""
+    """The program used an entry point that the shim does not know, twice as often as last."""
 
     LAYOUT = "mw_unknown"
     TYPES = (Type.UNKNOWN,)
