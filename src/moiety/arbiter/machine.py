@@ -129,6 +129,7 @@ class Arbiter:
             else:
                 context.fair_share.refresh()
             context.fair_share.find_rates()
+            self._look_at_classes()
             yield from self._take()
             yield from context.ledger.take_changes()
         except Exception:
@@ -174,6 +175,13 @@ class Arbiter:
             round_.wake_at(held_s)
         self._deadline_s = round_.deadline_s
         self._early.check()
+
+    def _look_at_classes(self) -> None:
+        """Have the next round no later than the budget of a class is used up, or counts again."""
+        context = self._context
+        change_s = context.fair_share.class_budgets.next_change_s(context.now_s)
+        if change_s is not None and (self._deadline_s is None or change_s < self._deadline_s):
+            self._deadline_s = change_s
 
     def _take(self) -> Iterator[do.Instruction]:
         """Decided instructions that were not yielded; state changes come before all but leases."""

@@ -6,6 +6,7 @@ from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.gang import are_mates, gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant, TenantGang
 from moiety.arbiter.states import State
+from moiety.model.format import format_fraction
 from moiety.model.units import format_bytes
 
 
@@ -113,4 +114,9 @@ def _why_firm(tenant: Tenant) -> str:
 
 
 def _class_of(tenant: Tenant) -> str:
+    """Why a tenant goes first: what it was promised and has not had, or its class."""
+    if tenant.usage.rank > tenant.usage.class_rank:
+        for mate in mates(tenant):
+            if mate.share.gpu:
+                return f"{format_fraction(mate.share.gpu)} of the GPU are promised to it"
     return "latency" if tenant.share.latency else f"priority {tenant.share.priority}"

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.class_budget import ClassBudgets, pay_promises
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.state.gang import firsts, level, mates
 from moiety.arbiter.state.tenant import Tenant
@@ -45,6 +46,7 @@ class FairShare:
         self._ledger = ledger
         self._quantum = quantum
         self._now_s = 0.0
+        self.class_budgets = ClassBudgets(ledger)
         self._classes: dict[tuple[int, int], Members] = {}
         """For each GPU and rank: the tenants that want its time, with their parts."""
         self.forward_from_s: dict[int, float] = {}
@@ -56,9 +58,13 @@ class FairShare:
         self._now_s = now_s
         if elapsed_s <= 0:
             return
-        for (gpu, _), members in self._classes.items():
+        for (gpu, rank), members in self._classes.items():
             if len(members) > 1:
+                pay_promises(members, gpu, self._others(gpu, rank) * elapsed_s)
                 self._divide(gpu, members, elapsed_s)
+        if self.class_budgets:
+            longest_s = max(map(self._quantum.turn_s, self._ledger.tenants.values()), default=0.0)
+            self.class_budgets.advance(elapsed_s, _LAG_TURNS * max(1.0, longest_s))
         kept = math.exp(-elapsed_s / RECENT_S)
         for tenant in self._ledger.tenants.values():
             rate = tenant.usage.rate
@@ -72,6 +78,7 @@ class FairShare:
         if not self._ledger.parts_changed:
             return
         self._ledger.parts_changed = False
+        self.class_budgets.refresh()
         found: dict[tuple[int, int], list[Tenant]] = {}
         for tenant in self._ledger.tenants.values():
             tenant.usage.part = 1.0
@@ -96,7 +103,9 @@ class FairShare:
                 tenant.usage.part = min(tenant.usage.part, whole)
             there = {tenant.number for tenant, _ in before.get(key, ())}
             stayed = [pair for pair in pairs if pair[0].number in there]
-            _balance(key[0], pairs, stayed or pairs)
+            # A promise loses nothing to tenants that come and go, if others can pay.
+            unpromised = [pair for pair in stayed if not pair[0].share.gpu]
+            _balance(key[0], pairs, unpromised or stayed or pairs)
 
     def round_s(self, tenant: Tenant) -> float:
         """The cost of one hand-off to each tenant of its class.
@@ -139,12 +148,13 @@ class FairShare:
 
     def promise(self, tenant: Tenant, share: Share) -> None:
         """Change a tenant's share; within a new class, it starts as if it were new."""
-        before = [(mate, mate.usage.rank) for mate in mates(tenant)]
-        tenant.share, tenant.usage.rank, tenant.usage.timed = share, share.rank, share.is_timed
+        before = [(mate, mate.usage.class_rank) for mate in mates(tenant)]
+        tenant.share, tenant.usage.timed = share, share.is_timed
+        tenant.usage.class_rank = tenant.usage.rank = share.rank
         if tenant.gang is not None:
             level(tenant.gang)
         for mate, rank in before:
-            if mate.usage.rank != rank:
+            if mate.usage.class_rank != rank:
                 for on in mate.gpus.values():
                     on.lag_s = 0.0
         if share.gpu_limit < 1:
@@ -189,6 +199,12 @@ class FairShare:
             on.lag_s = min(most_s, max(-most_s, lag_s))
         _balance(gpu, members, members)
 
+    def _others(self, gpu: int, rank: int) -> float:
+        """The part of a GPU that tenants of other classes than `rank` occupy now."""
+        if not any(known == gpu and other != rank for known, other in self._classes):
+            return 0.0
+        return sum(on.rate for tenant, on in self._ledger.on(gpu) if tenant.usage.rank != rank)
+
     def find_rates(self) -> None:
         """Find the part of each GPU that each tenant occupies from now on, at the end of a step."""
         using: dict[int, list[Tenant]] = {}
@@ -216,6 +232,7 @@ class FairShare:
             for tenant in those:
                 tenant.gpus[gpu].rate = rate
                 tenant.usage.rate = max(tenant.usage.rate, rate)
+        self.class_budgets.find_rates()
 
     def _budget(self, tenant: Tenant, elapsed_s: float) -> None:
         """Limits hold over windows: a tenant that waits keeps its unused time for a while.

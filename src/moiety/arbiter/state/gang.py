@@ -41,7 +41,7 @@ def is_among(tenant: Tenant, others: Sequence[Tenant]) -> bool:
 
 
 def level(gang: TenantGang) -> None:
-    """All are in the class of the member that is in the highest."""
+    """Put all into the class of the member that is in the highest."""
     rank = max(member.share.rank for member in gang.members)
     for member in gang.members:
-        member.usage.rank = rank
+        member.usage.class_rank = member.usage.rank = rank

@@ -21,7 +21,10 @@ class TenantUsage:
     """The length of the silence that it is asked to report; 0: none."""
     timed: bool = False
     """It cannot hold a GPU together with others."""
+    class_rank: int = NOTHING_ASKED.rank
+    """The rank of its share, or the highest of its gang."""
     rank: int = NOTHING_ASKED.rank
+    """The rank that counts now: above `class_rank` while its promise is due (class_budget.py)."""
     part: float = 1.0
     """Its part of the time that its class receives now."""
     joined_s: float = 0.0

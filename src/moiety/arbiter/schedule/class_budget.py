@@ -1,0 +1,192 @@
+"""What was promised comes before classes: how long a higher class may go first at once.
+
+A tenant of a higher class goes before all others at once, as long as it and those above it used no
+more of the last ten seconds than what no tenant below them was promised. Beyond that, tenants below
+that were promised a part of the GPU's time are raised to the highest class that wants time. There
+the higher class waits like others, and parts decide (fair_share.py). Tenants without a promise stay
+where they are, so the order of classes holds among all who were promised nothing.
+
+The account is a budget for each rank of promised tenants, in GPU-seconds: time that is not promised
+is paid in, the time of tenants above that rank is paid out. No time is forgotten while a promised
+tenant wants it, so over a long time the classes above never had more than what was paid in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.state.gang import mates
+from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.states import State
+
+WINDOW_S: Final = 10.0
+"""Over this time the classes above a promise may use all time that is not promised at once."""
+_AGAIN: Final = 0.25
+"""A budget that was used up counts again once this part of it is there."""
+_EXACT_S: Final = 1e-6
+
+Key = tuple[int, int]
+"""A GPU and the rank of promised tenants."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What the classes above one rank may still use of a GPU before that rank's promises."""
+
+    left_s: float
+    """GPU-seconds; negative: they had more than what is not promised."""
+    free: float
+    """The part of the GPU that no tenant of the rank or below was promised."""
+    used: float = 0.0
+    """The part of the GPU that the classes above occupy now."""
+    is_wanted: bool = True
+    """Whether a promised tenant of the rank wants time."""
+    is_spent: bool = False
+
+    @property
+    def most_s(self) -> float:
+        """What can be saved up: used up in the time that is free in a whole window."""
+        return self.free * (1.0 - self.free) * WINDOW_S
+
+    @property
+    def again_s(self) -> float:
+        """From how much on a used up budget counts again."""
+        return max(_EXACT_S, self.most_s * _AGAIN)
+
+    def advance(self, elapsed_s: float, longest_s: float) -> None:
+        """Pay in and out; `longest_s` bounds what is owed, besides a whole window."""
+        more_s = (self.free - self.used) * elapsed_s
+        least_s = -self.most_s - (longest_s if self.is_wanted else 0.0)
+        if more_s < 0:
+            more_s = max(more_s, min(0.0, least_s - self.left_s))
+        self.left_s = min(self.most_s, self.left_s + more_s)
+        self.judge()
+
+    def judge(self) -> None:
+        """Find out whether it is used up."""
+        if self.left_s <= _EXACT_S / 2:
+            self.is_spent = True
+        elif self.left_s >= self.again_s - _EXACT_S / 2:
+            self.is_spent = False
+
+    def turns_after_s(self) -> float | None:
+        """After what time it is used up, or counts again, if nothing happens; None: never."""
+        if not self.is_wanted:
+            return None
+        pace = self.free - self.used
+        if self.is_spent:
+            return (self.again_s - self.left_s) / pace if pace > 0 else None
+        return self.left_s / -pace if pace < 0 else None
+
+
+class ClassBudgets:
+    """The budgets of all GPUs, and the tenants that they raise."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._budgets: dict[Key, Budget] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any: a promise, and a class above it."""
+        return bool(self._budgets)
+
+    def advance(self, elapsed_s: float, longest_s: float) -> None:
+        """Charge the time since the last step; see `Budget.advance`."""
+        for budget in self._budgets.values():
+            was_spent = budget.is_spent
+            budget.advance(elapsed_s, longest_s)
+            if budget.is_spent is not was_spent:
+                self._ledger.parts_changed = True
+
+    def refresh(self) -> None:
+        """Find the budgets anew, and who is raised by them: shares or tenants changed."""
+        tenants = self._ledger.tenants.values()
+        for tenant in tenants:
+            tenant.usage.rank = tenant.usage.class_rank
+        if not any(tenant.share.gpu for tenant in tenants):
+            self._budgets.clear()
+            return
+        before, self._budgets = self._budgets, {}
+        for key, promised, above in self._bounds():
+            free = max(0.0, 1.0 - sum(_promise(tenant) for tenant in promised))
+            budget = before.get(key)
+            if budget is None:
+                recent = sum(min(1.0, tenant.usage.recent) for tenant in above)
+                budget = Budget((free - min(1.0, recent)) * WINDOW_S, free)
+                budget.left_s = max(-budget.most_s, budget.left_s)
+            budget.free = free
+            budget.left_s = min(budget.most_s, budget.left_s)
+            budget.is_wanted = any(
+                t.share.gpu and t.usage.class_rank == key[1] and t.state is not State.IDLE
+                for t in promised
+            )
+            budget.judge()
+            self._budgets[key] = budget
+        for (gpu, rank), budget in self._budgets.items():
+            if budget.is_spent:
+                self._raise(gpu, rank)
+
+    def find_rates(self) -> None:
+        """Find what the classes above each rank occupy from now on, at the end of a step.
+
+        Tenants that join them count as well: the promised ones wait for the whole.
+        """
+        for (gpu, rank), budget in self._budgets.items():
+            rates = [(t.usage.class_rank > rank, t, on.rate) for t, on in self._ledger.on(gpu)]
+            budget.used = 0.0
+            if any(is_above and rate for is_above, _, rate in rates):
+                budget.used = sum(
+                    rate for is_above, t, rate in rates if is_above or not t.share.gpu
+                )
+
+    def next_change_s(self, now_s: float) -> float | None:
+        """When a budget is used up, or counts again, if nothing happens; None: never."""
+        found = [budget.turns_after_s() for budget in self._budgets.values()]
+        return min((now_s + max(0.0, after) for after in found if after is not None), default=None)
+
+    def _bounds(self) -> Iterator[tuple[Key, list[Tenant], list[Tenant]]]:
+        """Each GPU and rank with a promise, those up to the rank, and those above, if any."""
+        for gpu in self._ledger.specs:
+            there = [tenant for tenant, _ in self._ledger.on(gpu)]
+            for rank in {t.usage.class_rank for t in there if t.share.gpu}:
+                above = [t for t in there if t.usage.class_rank > rank]
+                if above:
+                    yield (gpu, rank), [t for t in there if t.usage.class_rank <= rank], above
+
+    def _raise(self, gpu: int, rank: int) -> None:
+        """Put the promised tenants of a rank into the highest class that wants the GPU."""
+        there = [tenant for tenant, _ in self._ledger.on(gpu)]
+        wanting = (t.usage.class_rank for t in there if t.state is not State.IDLE)
+        top = max(wanting, default=rank)
+        for tenant in there:
+            if tenant.share.gpu and tenant.usage.class_rank == rank:
+                for mate in mates(tenant):
+                    mate.usage.rank = max(mate.usage.rank, top)
+
+
+def _promise(tenant: Tenant) -> float:
+    return tenant.share.gpu or 0.0
+
+
+def pay_promises(members: Iterable[tuple[Tenant, float]], gpu: int, others_s: float) -> None:
+    """Let those of a class that were promised nothing pay for the time of other classes.
+
+    A promise is a part of the GPU's whole time, not of what a class receives: its tenant is due its
+    part of `others_s` as well. Where all, or none, were promised something, nothing changes.
+    """
+    known = list(members)
+    paying = [(tenant, part) for tenant, part in known if not tenant.share.gpu]
+    if not paying or len(paying) == len(known):
+        return
+    whole = sum(part for _, part in paying)
+    owed_s = 0.0
+    for tenant, _ in known:
+        if tenant.share.gpu and not tenant.usage.paused:
+            due_s = tenant.share.gpu * others_s
+            tenant.gpus[gpu].lag_s += due_s
+            owed_s += due_s
+    for tenant, part in paying:
+        tenant.gpus[gpu].lag_s -= owed_s * part / whole
