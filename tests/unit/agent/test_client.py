@@ -7,9 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from moiety.agent.control import client
+from moiety.agent.control import client, protocol
+from moiety.agent.control.server import failed
 from moiety.agent.system.paths import Directory
-from moiety.model.errors import NoAgent
+from moiety.model.errors import NoAgent, NotAllowed
+
+
+def greeting(sock: socket.socket) -> protocol.Here:
+    """What the agent at the other end of a socket answers to a greeting."""
+    call = client.Call.__new__(client.Call)
+    call._sock, call._file = sock, sock.makefile("rb")
+    try:
+        return call.ask(protocol.HelloRequest(product="1"), protocol.Here)
+    finally:
+        call._file.close()
+
+
+def test_a_refusal_is_read_although_the_agent_hung_up_before_the_greeting() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        theirs.sendall(protocol.encode(failed(NotAllowed("not from pods", "in its own"))) + b"\n")
+        theirs.close()
+        with pytest.raises(NotAllowed, match="not from pods"):
+            greeting(ours)
+
+
+def test_an_agent_that_ends_says_nothing_and_is_none() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours, theirs:
+        theirs.close()
+        with pytest.raises(client.HungUp):
+            greeting(ours)
 
 
 @pytest.mark.parametrize(("quiet", "count"), [("0", 1), ("", 1), ("1", 0)])

@@ -88,7 +88,9 @@ class Call:
     def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A:
         """Send one request and return its answer; raises the error that the agent raised."""
         try:
-            self._sock.sendall(protocol.encode(request) + b"\n")
+            # An agent that turns a caller away may have hung up: what it said first can be read.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self._sock.sendall(protocol.encode(request) + b"\n")
             line = self._file.readline()
         except TimeoutError:
             problem = f"nothing came in {self._sock.gettimeout():.0f} s; is it stopped?"
