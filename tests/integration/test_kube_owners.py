@@ -56,21 +56,26 @@ def test_a_running_pod_gets_the_size_that_it_wishes_for_or_is_told_why_not(
             assert not (await node.prepare(each)).error
         name = f"k8s-{claim['metadata']['uid']}"
 
-        def written(pod: str = "train-pod") -> str:
-            found = node.api.get(PODS, pod, TEAM) or {}
-            return str(found["metadata"].get("annotations", {}).get(names.RESIZED, ""))
+        def written(reason: str) -> str:
+            told = [each["note"] for each in node.api.all(EVENTS) if each["reason"] == reason]
+            return "".join(told)
 
         wish = {names.RESIZE: "gpu=0.5 memory-limit=64Mi"}
         node.api.put(PODS, user_of("train", "train-pod", wish), TEAM)
-        await node.until(lambda: written() == wish[names.RESIZE], "the wish is granted")
+        await node.until(
+            lambda: written("Resized").startswith(f"{wish[names.RESIZE]}: its share"),
+            "the wish is granted",
+        )
         row = node.shares()[name]
         assert (row["share"]["gpu"], row["share"]["memory_limit_bytes"]) == (0.5, 64 << 20)
         assert row["labels"] == {
             "namespace": "team", "claim": "train", "pod": "train-pod", "container": "main",
         }  # fmt: skip
         node.api.put(PODS, user_of("train", "train-pod", {names.RESIZE: "gpu=0.6"}), TEAM)
-        await node.until(lambda: written().startswith("refused: "), "the wish is refused")
-        assert "50 % of it are given already" in written()
+        await node.until(
+            lambda: written("ResizeRefused").startswith("gpu=0.6: refused: "), "the wish is refused"
+        )
+        assert "50 % of it are given already" in written("ResizeRefused")
         assert node.shares()[name]["share"]["gpu"] == 0.5
         assert ("train-pod", "Resized") in reasons(node)
         assert ("train-pod", "ResizeRefused") in reasons(node)

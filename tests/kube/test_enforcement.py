@@ -143,9 +143,9 @@ def share_of(sharing: Sharing, name: str) -> dict[str, Any]:
 
 
 def note_of(bed: Bed, namespace: str, name: str) -> str:
-    """The node's answer to a resize."""
-    notes = bed.get("pod", name, "-n", namespace)["metadata"]["annotations"]
-    return str(notes.get("moiety.dev/resized", ""))
+    """The node's last answer to a resize."""
+    told = events(bed, namespace, name, "Resized", "ResizeRefused")
+    return told[-1][1] if told else ""
 
 
 def test_a_running_pod_gets_another_size_or_is_told_why_not(
@@ -163,7 +163,7 @@ def test_a_running_pod_gets_another_size_or_is_told_why_not(
     done = sharing.kubectl_moiety("resize", "train", "-n", namespace, "--gpu", "0.6")
     assert (done.returncode, done.stdout) == (0, "train: gpu=0.6\n"), done
     assert share_of(sharing, "train")["gpu"] == 0.6
-    assert note_of(bed, namespace, "train") == "gpu=0.6"
+    assert note_of(bed, namespace, "train").startswith("gpu=0.6: its share is now 60 %")
     bed.until(lambda: bool(events(bed, namespace, "train", "Resized")), "it is an Event")
 
     bed.kubectl(
@@ -179,7 +179,7 @@ def test_a_running_pod_gets_another_size_or_is_told_why_not(
     no = sharing.kubectl_moiety("resize", "train", "-n", namespace, "--gpu", "0.8")
     assert no.returncode != 0
     assert "80 % of gpu-0 are wanted, and 30 % of it are given already" in no.stderr
-    assert note_of(bed, namespace, "train").startswith("refused: ")
+    assert note_of(bed, namespace, "train").startswith("gpu=0.8: refused: ")
     assert share_of(sharing, "train")["gpu"] == 0.6
     bed.until(lambda: bool(events(bed, namespace, "train", "ResizeRefused")), "it is an Event")
     ((_, note),) = events(bed, namespace, "train", "ResizeRefused")

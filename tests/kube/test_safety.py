@@ -92,11 +92,9 @@ def test_what_is_written_on_a_running_pod_later_gives_nothing(
     # The node has seen these when it has done what is written after them.
     bed.kubectl("annotate", "pod", "victim", *change, "moiety.dev/resize=priority=high")
 
-    def answer() -> str:
-        found = bed.get("pod", "victim", "-n", namespace)["metadata"]["annotations"]
-        return str(found["moiety.dev/resized"])
-
-    bed.until(lambda: answer() == "priority=high", "the node has answered")
+    selector = "regarding.name=victim,reason=Resized"
+    answers = ("events.v1.events.k8s.io", "-n", namespace, "--field-selector", selector)
+    bed.until(lambda: bool(bed.get(*answers)["items"]), "the node has answered")
     (share,) = (row["share"] for row in sharing.shares().values())
     assert (share["gpu"], share["memory_bytes"]) == (0.5, 0)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 EXEC_S: Final = 15.0
 LOOK_S: Final = 0.5
+RESIZES: Final = ("Resized", "ResizeRefused")
+"""The reasons of Events with which a node answers a resize."""
 GPU_TITLES: Final = ("NODE", "GPU", "MODEL", "MEMORY", "PROMISED", "KEPT", "SHARES", "TROUBLE")
 POD_TITLES: Final = ("NAMESPACE", "POD", "STATE", "NODE", "GPU", "ASKED", "RECEIVED", "ALLOCATED")
 
@@ -261,21 +263,35 @@ async def _resize(
 
     namespace = namespace or client.access.namespace
     found = await _pod(client, pod, namespace)
+    uid = found["metadata"]["uid"]
     shared = (found["metadata"].get("labels") or {}).get(names.SHARED)
     if not shared and not cluster_report.claim_keys(found) and not cluster_report.units_of(found):
         raise PodRefusal(pod, "it has no share of a GPU", f"kubectl moiety explain {pod}")
     before = (found["metadata"].get("annotations") or {}).get(names.RESIZE)
     wish = f"{before} " if before is not None and before.split() == text.split() else text
-    notes = {names.RESIZE: wish, names.RESIZED: None}  # said again, it is tried again
+    notes = {names.RESIZE: wish}  # said again, it is tried again
+    known = await _answers(client, pod, uid, namespace)
     await client.patch(PODS, pod, {"metadata": {"annotations": notes}}, namespace)
     until_s = time.monotonic() + wait_s
     while time.monotonic() < until_s:
-        found = await client.get(PODS, pod, namespace)
-        answer = (found["metadata"].get("annotations") or {}).get(names.RESIZED)
-        if answer is not None:
-            return str(answer)
+        answers = await _answers(client, pod, uid, namespace)
+        for name, note in answers.items():
+            if name not in known and note.startswith(f"{wish.strip()}: "):
+                return note.removeprefix(f"{wish.strip()}: ")
         await asyncio.sleep(LOOK_S)
     return None
+
+
+async def _answers(client: ApiClient, pod: str, uid: str, namespace: str) -> dict[str, str]:
+    """What nodes said about resizes of a pod: the notes of Events, by their names."""
+    from moiety.kube.client import EVENTS
+
+    listed, _ = await client.list(EVENTS, namespace, field_selector=f"regarding.name={pod}")
+    return {
+        each["metadata"]["name"]: each.get("note") or ""
+        for each in listed
+        if each["reason"] in RESIZES and each["regarding"].get("uid") == uid
+    }
 
 
 async def _pod(client: ApiClient, name: str, namespace: str) -> dict[str, Any]:

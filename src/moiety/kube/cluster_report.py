@@ -159,9 +159,8 @@ def pod_row(
         said.setdefault(name, number)
     for claim in ours if not said else ():
         said[claim["metadata"]["name"]] = _claimed(claim)
-    resized = (metadata.get("annotations") or {}).get(names.RESIZED, "").strip()
-    if resized and not resized.startswith("refused"):
-        said = {name: f"{text}; since then {resized}" for name, text in said.items()}
+    if wish := (metadata.get("annotations") or {}).get(names.RESIZE, "").strip():
+        said = {name: f"{text}; resize to {wish}" for name, text in said.items()}
     uids = tuple(str(claim["metadata"].get("uid", "")) for claim in ours)
     rows = [each for each in processes if _is_of(each, str(metadata.get("uid", "")), uids)]
     return PodRow(

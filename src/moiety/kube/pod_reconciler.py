@@ -15,7 +15,7 @@ import msgspec
 from moiety.kube import resize
 from moiety.kube.allocation_result import consumers
 from moiety.kube.checkpoint import CLAIM, Assignment
-from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError
+from moiety.kube.client import CLAIMS, ApiClient, ApiError
 from moiety.kube.device_plugin import take_back_unused
 from moiety.kube.events import EventRecorder
 from moiety.kube.model import names, share_config
@@ -161,19 +161,11 @@ class PodReconciler:
             why = f"refused: {error}"[:TEXT_MOST]
             self._log.warning("resize_refused", pod=f"{pod.namespace}/{pod.name}", reason=why)
             await self._change(assignment)  # it is answered, all the same
-            await self._notices.tell(pod, "ResizeRefused", f"{wish}: {why}", warning=True)
-            await self._answer(pod, why)
+            await self._notices.tell(pod, "ResizeRefused", f"{wish.strip()}: {why}", warning=True)
             return
         self._log.info("resized", pod=f"{pod.namespace}/{pod.name}", share=str(share))
-        await self._notices.tell(pod, "Resized", f"its share is now {share}", warning=False)
-        await self._answer(pod, wish)
-
-    async def _answer(self, pod: Pod, text: str) -> None:
-        change = {"metadata": {"annotations": {names.RESIZED: text}}}
-        try:
-            await self._client.patch(PODS, pod.name, change, pod.namespace)
-        except ApiError as no:
-            self._log.warning("answer_not_written", pod=pod.name, problem=no.what)
+        note = f"{wish.strip()}: its share is now {share}"
+        await self._notices.tell(pod, "Resized", note, warning=False)
 
     async def _change(self, assignment: Assignment) -> None:
         try:

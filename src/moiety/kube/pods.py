@@ -12,7 +12,7 @@ from typing import Any, Final
 from moiety.kube.client import PODS, ApiClient, Object
 from moiety.kube.model import names
 
-KEPT: Final = (names.RESIZE, names.RESIZED, names.ASKED)
+KEPT: Final = (names.RESIZE, names.ASKED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ ASKS: Final = (
 ASKED: Final = "moiety.dev/asked"
 """The webhook writes it: the request of each container as the webhook read it, as JSON."""
 RESIZED: Final = "moiety.dev/resized"
-"""The node writes it: the resize that was done, or why it was refused."""
+"""Nodes of earlier versions wrote it, so a copy of a pod may have it. Now an Event says so."""
 OURS: Final = (ASKED, RESIZED)
 
 SHARED: Final = "moiety.dev/shared"
