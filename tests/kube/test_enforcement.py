@@ -186,6 +186,33 @@ def test_a_running_pod_gets_another_size_or_is_told_why_not(
     assert "given already" in note
 
 
+def test_a_busy_pod_of_the_latency_class_leaves_another_what_it_was_promised(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    busy = ["/app/worker", "/app/kernels.elf", str(8 * MIB), str(LONG), "20", "0", "7"]
+    first = {"moiety.dev/memory": "16Mi", "moiety.dev/latency": "true"}
+    bed.apply(
+        sharer("train", namespace, "0.9", *busy),
+        asking("serve", namespace, *busy, annotations=first),
+    )
+    for name in ("train", "serve"):
+        sharing.until_phase(namespace, name, "Running")
+    bed.until(
+        lambda: min(received(by_pod(sharing)).get(name, 0) for name in ("train", "serve")) > 0.5,
+        "both are busy",
+    )
+    before = received(by_pod(sharing))
+
+    def more() -> dict[str, float]:
+        return {name: now_s - before[name] for name, now_s in received(by_pod(sharing)).items()}
+
+    bed.until(lambda: sum(more().values()) > 12, "they took turns for 12 s")
+    after = more()
+    assert after["train"] / sum(after.values()) > 0.9 - WITHIN
+    for name in ("train", "serve"):
+        sharing.finish(namespace, name)
+
+
 def scheduling(bed: Bed, namespace: str, name: str) -> str:
     """Why a pod is not placed."""
     status = bed.get("pod", name, "-n", namespace)["status"]
