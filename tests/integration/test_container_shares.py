@@ -130,6 +130,17 @@ def test_the_same_name_again_changes_what_runs(node: Node) -> None:
     shim.close()
 
 
+def test_a_process_above_the_new_limit_of_its_share_is_an_event(node: Node) -> None:
+    shim = connect(make(node, "--memory-limit", "64MiB"))
+    shim.attach(uuid_bytes(node.json("status")["gpus"][0]["uuid"]))
+    shim.context(0)
+    shim.allocated(0, 48 << 20)
+    make(node, "--memory-limit", "16MiB")
+    (event,) = node.until_told("AboveLimit")
+    assert "32 MiB above its new limit" in event.message
+    shim.close()
+
+
 def test_what_shares_of_containers_promise_is_promised_to_nobody_else(node: Node) -> None:
     make(node, "--gpu", "0.8")
     folder = str(node.directory / "cdi")

@@ -69,7 +69,10 @@ class ContainerShares:
                 pods=asked.pods,
                 labels=asked.labels,
             )
+            was = own.record.share.memory_limit_bytes
             self.workloads.rewrite(own, record)
+            if asked.share.memory_limit_bytes not in (None, was):
+                self.shares.tell_above(own)
         else:
             user = USERS.of(peer.uid)
             record = Record(

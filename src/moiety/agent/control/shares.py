@@ -107,24 +107,25 @@ class Shares:
             self.runtime.log.info("share_set", workload=source, share=str(share))
         program = client.program if client else workload.record.name or workload.record.program
         pid = client.pid if client else workload.record.root_pid
-        above = self._above_limit(workload) if "memory_limit_bytes" in changes else 0
-        if above:
-            text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
-            self.journal.often(source, "AboveLimit", text, client)
+        above = self.tell_above(workload) if "memory_limit_bytes" in changes else 0
         return protocol.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
 
-    def _above_limit(self, workload: RunningWorkload) -> int:
-        """The most that a process of a workload has on a GPU beyond its limit."""
-        return max(
+    def tell_above(self, workload: RunningWorkload) -> int:
+        """Note which process has most beyond a lowered limit; the bytes beyond it, 0 if none."""
+        above, number = max(
             (
-                on.allocated_bytes - on.limit_bytes
+                (on.allocated_bytes - on.limit_bytes, view.tenant)
                 for view in self.arbiter.tenants()
                 if view.tenant in workload.clients
                 for on in view.gpus.values()
                 if on.allocated_bytes > on.limit_bytes
             ),
-            default=0,
+            default=(0, 0),
         )
+        if above:
+            text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
+            self.journal.often(workload.record.id, "AboveLimit", text, self.clients[number])
+        return above
 
     def _gpu(self, uuid: str) -> int:
         with contextlib.suppress(ValueError):
