@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import structlog
 
 from moiety.kube.client import PODS, SLICES, ApiClient
@@ -128,6 +129,21 @@ def test_a_dry_run_makes_nothing() -> None:
             answer = await Asker(server, port)("/mutate", asks(), dryRun=True)
             assert answer["allowed"]
             assert server.all(TEMPLATES, "team") == []
+
+    run(body)
+
+
+@pytest.mark.parametrize("namespace", registration.left_alone(OPTIONS.namespace))
+def test_a_review_made_by_hand_makes_nothing_in_a_namespace_that_is_left_alone(
+    namespace: str,
+) -> None:
+    async def body() -> None:
+        async with cluster() as (server, client), serving(client, OPTIONS, LOG) as (hook, port):
+            await registered(server, hook)
+            answer = await Asker(server, port)("/mutate", asks(), namespace=namespace)
+            assert answer["allowed"]
+            assert "patch" not in answer
+            assert server.all(TEMPLATES, namespace) == []
 
     run(body)
 

@@ -27,7 +27,13 @@ SERVICE: Final = "moiety-webhook"
 PODS_HOOK: Final = "pods.moiety.dev"
 RESIZES_HOOK: Final = "resizes.moiety.dev"
 CLAIMS_HOOK: Final = "claims.moiety.dev"
-NOT_IN: Final = ("kube-system", "kube-node-lease", names.NAMESPACE)
+NOT_IN: Final = ("kube-system", "kube-node-lease")
+"""Namespaces whose pods moiety leaves alone, beside its own."""
+
+
+def left_alone(namespace: str) -> tuple[str, ...]:
+    """The namespaces of which the API server asks nothing; `namespace` is the webhook's own."""
+    return (*NOT_IN, namespace)
 
 
 def match_expression(config: WebhookConfig) -> str:
@@ -150,7 +156,7 @@ def _hook(
                 {
                     "key": "kubernetes.io/metadata.name",
                     "operator": "NotIn",
-                    "values": [*NOT_IN[:-1], namespace],
+                    "values": list(left_alone(namespace)),
                 }
             ]
         },
