@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel release-check image clean
+.PHONY: help set-up demo test mutants test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel release-check image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ test-quarantined: $(WORK)/installed  ## the tests that tests/quarantine.toml lea
 	@$(PY) tests/kube/setup.py --if-warm || exit 0; status=0; \
 	  $(PY) tests/kube/inside.py $(PY) -m pytest -o cache_dir=$(WORK)/pytest --quarantined -m kube -rs tests/kube $(ARGS) \
 	  || status=$$?; [[ $$status == @(0|5|77) ]]
+
+# Not a part of CI: ten minutes on two processors. ARGS="--seed 2 --count 80" has another, larger sample.
+mutants: $(WORK)/installed $(WORK)/tools-mutants  ## small mistakes in the code that the nearest tests do not notice; ARGS="--seed 2 --count 80"
+	@NATIVE=$(WORK)/native $(PY) -m tools.mutants $(ARGS)
 
 bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
