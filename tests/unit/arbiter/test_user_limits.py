@@ -137,3 +137,8 @@ def test_all_programs_of_a_user_together_are_held_to_its_memory(node: SimulatedN
     node.settle()
     assert len(second.refusals) == 1
     assert other.refusals == []
+
+
+@pytest.mark.parametrize("quantum_s", [0.0, 0.05])
+def test_a_limit_of_turns_is_none_for_who_asks_for_no_turns(quantum_s: float) -> None:
+    assert refuse(alice(quantum_s=quantum_s), Share(), []) is None

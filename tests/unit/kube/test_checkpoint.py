@@ -38,6 +38,7 @@ def test_what_was_written_is_read_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "state" / "given.json"
     first = AssignmentStore(path)
     assert first.assignments == {}
+    assert not first.rebooted, "there was nothing before"
     first.put(assignment("a", 30), assignment("b", 40))
     first.drop("b", "none")
     again = AssignmentStore(path)
