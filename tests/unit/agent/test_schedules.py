@@ -238,6 +238,19 @@ def test_who_is_only_slow_to_find_a_new_agent_costs_nobody_an_allocation() -> No
         assert has_memory(here, other)
 
 
+def test_who_never_finds_a_new_agent_counts_for_as_long_as_it_has_memory() -> None:
+    with world() as here:
+        lost = program(here, 3, 3)
+        lost.stopped = True  # not by a signal: it may go on at any moment
+        here.kill_agent()
+        here.start_agent()
+        here.until_rest(30.0)
+        other = program(here, 3, 3)
+        assert not has_memory(here, other)
+        here.kill(lost)
+        assert has_memory(here, other)
+
+
 def test_nobody_is_believed_who_claims_a_lease_that_nobody_gave() -> None:
     with world() as here:
         honest = program(here, 3, 3)
