@@ -156,6 +156,24 @@ def test_one_that_is_stopped_while_it_comes_is_waited_for_only_by_those_without_
     assert node.view(second).turns == 2
 
 
+def test_one_that_was_stopped_while_it_came_waits_as_before_once_it_is_continued(
+    node: SimulatedNode,
+) -> None:
+    first, second = node.start({0: [60]}), node.start({0: [60]})
+    go(node, 0.3)
+    first.touch()
+    node.hear(first)
+    first.stopped = True
+    go(node, 0.5)
+    assert "it is stopped" in node.view(first).reason
+    node.feed(ev.StopChecked(first.number, False))
+    assert node.view(first).state in ("queued", "restoring")
+    assert "stopped" not in node.view(first).reason
+    first.stopped = False
+    go(node, 1.0, second)
+    assert node.view(first).turns == 2
+
+
 def test_a_count_from_before_a_reopening_is_void(node: SimulatedNode) -> None:
     holder = dependent(node, 1)
     node.start({0: [30]})
