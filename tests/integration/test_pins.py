@@ -77,6 +77,8 @@ def reasons(node: Node, reason: str) -> list[str]:
         ("create", "handle", "cuMemExportToShareableHandle"),
         ("alloc", "sync", "cuPointerSetAttribute"),
         ("alloc", "legacy", "cuMemAlloc"),
+        ("alloc", "unknown cuMemMapArrayAsync", "cuMemMapArrayAsync"),
+        ("alloc", "unknown cuMulticastBindMem", "cuMulticastBindMem"),
     ],
 )
 def test_what_would_shut_another_out_is_refused_and_both_go_on(

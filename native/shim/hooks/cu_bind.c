@@ -31,26 +31,28 @@ static void release_moves(struct extent *extent)
     extent_release_moves(extent);
 }
 
-/* Inside the gate, where nothing leaves: what others write to stays from now on. */
-static CUresult end_bind(struct mw_slot *slot, CUresult result, const char *call)
+/* What others write to stays: the agent was asked before, and hears if the driver refuses. */
+static CUresult end_bind(struct mw_slot *slot, CUresult result)
 {
-    if (result == CUDA_SUCCESS) {
-        client_report_pinned(call);
-    }
     gate_leave(slot);
+    client_pin_end(result == CUDA_SUCCESS);
     return result;
 }
 
 static CUresult bind_memory(CUmemGenericAllocationHandle memory, const struct vmm_binding *binding,
                             const char *call)
 {
+    CUresult result = client_pin_begin(call);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
     struct extent *extent = hold_extent(memory);
-    CUresult result = extent ? vmm_bind(extent, binding) : vmm_bind_foreign(memory, binding);
+    result = extent ? vmm_bind(extent, binding) : vmm_bind_foreign(memory, binding);
     if (extent) {
         release_moves(extent);
     }
-    return end_bind(slot, result, call);
+    return end_bind(slot, result);
 }
 
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle team, size_t offset,
@@ -132,7 +134,10 @@ static enum address_kind hold_address(CUdeviceptr address, uint64_t bytes, struc
 static CUresult bind_address(CUdeviceptr address, struct vmm_binding *binding, const char *call)
 {
     struct extent *extent = NULL;
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    CUresult result = client_pin_begin(call);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
     switch (hold_address(address, binding->bytes, &extent, &binding->memory_offset)) {
     case ADDRESS_OURS:
@@ -148,9 +153,9 @@ static CUresult bind_address(CUdeviceptr address, struct vmm_binding *binding, c
                                                  address, binding->bytes, binding->flags);
         break;
     default:
-        break;
+        result = CUDA_ERROR_INVALID_VALUE;
     }
-    return end_bind(slot, result, call);
+    return end_bind(slot, result);
 }
 
 CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle team, size_t offset, CUdeviceptr ptr,
@@ -243,11 +248,14 @@ static CUresult map_arrays(map_array_call *call, const CUarrayMapInfo *list, uns
 static CUresult map_array_async(map_array_call *call, CUarrayMapInfo *list, unsigned count,
                                 CUstream stream, CUstream noted)
 {
+    CUresult result = client_pin_begin("cuMemMapArrayAsync");
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
     struct mw_slot *slot = gate_enter();
-    CUresult result =
-        list && count ? map_arrays(call, list, count, stream) : call(list, count, stream);
+    result = list && count ? map_arrays(call, list, count, stream) : call(list, count, stream);
     streams_note(noted);
-    return end_bind(slot, result, "cuMemMapArrayAsync");
+    return end_bind(slot, result);
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *list, unsigned count, CUstream stream)

@@ -12,7 +12,7 @@
  *   fail                     the same for a kind of handle that the memory does not have
  *   sync                     CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
  *   legacy                   cuMemAlloc of CUDA 3.1, which pins all of its caller
- *   unknown NAME             a call that no table has */
+ *   unknown NAME             a call by its name, as one that no table has; what it gets makes no sense */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -104,7 +104,8 @@ static CUresult call(const char *name)
     CHECK(function != NULL);
     return strcmp(name, "cuMemAlloc") == 0
                ? ((CUresult (*)(unsigned *, unsigned))(uintptr_t)function)(&small, 4096)
-               : ((CUresult (*)(void *, unsigned))(uintptr_t)function)(unused, 0);
+               : ((CUresult (*)(void *, size_t, size_t, size_t, size_t, size_t))(
+                     uintptr_t)function)(unused, 0, 0, 0, 0, 0);
 }
 
 static CUresult do_one(const char *word, const char *argument, char *hex)
