@@ -18,18 +18,18 @@ MakeNode = Callable[[str], Node]
 PINNING = """
 #include <stdio.h>
 #include "cuda/cuda_calls.h"
-/* The form before version 2, of 32 bits. */
-extern int create(CUarray *array, const unsigned *wanted) __asm__("cuArrayCreate");
 int main(void)
 {
     char line[8];
     CUcontext context;
-    CUarray array;
-    unsigned wanted[4] = {64, 64, 0x20, 1};
+    CUmemGenericAllocationHandle team;
+    CUmulticastObjectProp prop = {.numDevices = 1, .size = 2 << 20};
     if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context)) {
         return 1;
     }
-    create(&array, wanted);
+    if (cuMulticastCreate(&team, &prop)) {
+        return 3;
+    }
     puts("ready");
     fflush(stdout);
     return fgets(line, sizeof(line), stdin) ? 0 : 2;
@@ -80,13 +80,15 @@ def test_a_call_that_keeps_a_program_from_moving_is_named(
     source.write_text(PINNING)
     flags = (f"-I{NATIVE}", str(native / "simgpu" / "libcuda.so.1"), "-ldl")
     program = compile_c([source], tmp_path / "pinning", flags=flags)
-    node = make_node("A100-80:memory=96MiB,residue=2MiB")
+    node = make_node("H100-80:memory=96MiB,residue=2MiB")
     node.start_agent()
     process = node.run([program], stdin=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     node.until(
-        lambda: f"pinning (pid {process.pid}) called cuArrayCreate" in node.cli("doctor").stdout,
+        lambda: (
+            f"pinning (pid {process.pid}) called cuMulticastCreate" in node.cli("doctor").stdout
+        ),
         "the call is named",
     )
     process.stdin.write("\n")  # type: ignore[union-attr]

@@ -202,7 +202,7 @@ class Lies:
             return dice.choice([*self.world.uuids, *self.world.uuids, bytes(16)])
         if name == "token":
             return bytes([dice.randrange(3)]) * 32
-        if name in ("program", "reason", "name", "text"):
+        if name in ("program", "reason", "name", "text", "call"):
             return dice.choice(["", "liar", "cuIpcGetMemHandle", "\x1b[31m\n\u202e"])
         if name == "gpu":
             return dice.choice([0, 0, 0, 0, 0, 1, NO_GPU])

@@ -79,6 +79,7 @@
 #define CLASS_cuMulticastBindAddr_v2 OWN
 #define CLASS_cuMulticastBindMem OWN
 #define CLASS_cuMulticastBindMem_v2 OWN
+#define CLASS_cuMulticastCreate OWN
 #define CLASS_cuMulticastUnbind OWN
 #define CLASS_cuMemGetAllocationPropertiesFromHandle OWN
 #define CLASS_cuMemGetHandleForAddressRange OWN
@@ -191,7 +192,6 @@
 
 /* Gated, and pin their caller when they succeed: they make or expose memory that the shim cannot move. */
 #define CLASS_cuLibraryGetManaged PIN
-#define CLASS_cuMulticastCreate PIN
 
 /* Gated, and where the driver runs out of memory for it, room is made and it tries once more. */
 #define CLASS_cuFuncLoad GROWS

@@ -39,6 +39,35 @@ static CUresult end_bind(struct mw_slot *slot, CUresult result)
     return result;
 }
 
+/* A GPU that has no multicast says so itself, and no program is pinned. */
+static bool has_multicast(void)
+{
+    CUdevice ordinal = 0;
+    int has = 0;
+    DRIVER(cuCtxGetDevice)(&ordinal);
+    DRIVER(cuDeviceGetAttribute)(&has, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, ordinal);
+    return has != 0;
+}
+
+CUresult cuMulticastCreate(CUmemGenericAllocationHandle *team, const CUmulticastObjectProp *prop)
+{
+    bool asks = client_is_active() && has_multicast();
+    CUresult result = asks ? client_pin_begin("cuMulticastCreate") : CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct mw_slot *slot = gate_enter();
+    result = DRIVER(cuMulticastCreate)(team, prop);
+    if (!asks && result == CUDA_SUCCESS) {
+        client_report_pinned("cuMulticastCreate");
+    }
+    gate_leave(slot);
+    if (asks) {
+        client_pin_end(result == CUDA_SUCCESS);
+    }
+    return result;
+}
+
 static CUresult bind_memory(CUmemGenericAllocationHandle memory, const struct vmm_binding *binding,
                             const char *call)
 {

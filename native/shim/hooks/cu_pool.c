@@ -46,9 +46,27 @@ static CUresult current_pool(CUstream stream, CUmemoryPool *pool)
 
 /* ---- allocating and freeing ---- */
 
-/* What the driver allocates itself: for a graph, or from a pool that others may see. *unknown: from one
- * of a kind that is not known here. */
-static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, bool *unknown)
+#define POOL_CALL "cuMemAllocFromPoolAsync"
+
+/* What the agent knows of an allocation. */
+enum told {
+    TOLD_BYTES, /* how many they are */
+    TOLD_PIN,   /* they are of a pool that is not known here, so that it was asked for a pin */
+    TOLD_NOT,   /* the driver does not know the pool either: its answer is the program's */
+};
+
+static bool is_pool(CUmemoryPool handle)
+{
+    cuuint64_t value;
+    struct mw_slot *slot = gate_enter();
+    CUresult result =
+        DRIVER(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &value);
+    gate_leave(slot);
+    return result == CUDA_SUCCESS;
+}
+
+/* What the driver allocates itself: for a graph, or from a pool that others may see. */
+static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, enum told *told)
 {
     struct device *device;
     bool captured = is_captured(stream);
@@ -58,14 +76,19 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, bool 
     }
     struct meter *meter = captured ? unevictable_meter(NULL, device)
                                    : unevictable_find_meter(handle, CU_DEVICE_INVALID);
-    *unknown = !meter;
-    return meter ? unevictable_expect(meter, bytes) : client_pin_begin("cuMemAllocFromPoolAsync");
+    *told = meter ? TOLD_BYTES : is_pool(handle) ? TOLD_PIN : TOLD_NOT;
+    if (meter) {
+        return unevictable_expect(meter, bytes);
+    }
+    return *told == TOLD_PIN ? client_pin_begin(POOL_CALL) : CUDA_SUCCESS;
 }
 
-static void end_unknown(bool unknown, CUresult result)
+static void end_told(enum told told, CUresult result)
 {
-    if (unknown) {
+    if (told == TOLD_PIN) {
         client_pin_end(result == CUDA_SUCCESS);
+    } else if (told == TOLD_NOT && result == CUDA_SUCCESS) {
+        client_report_pinned(POOL_CALL);
     }
 }
 
@@ -86,15 +109,15 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
     if (pool) {
         return pool_allocate(pool, pointer, bytes, stream);
     }
-    bool unknown = false;
-    CUresult result = client_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
+    enum told told = TOLD_BYTES;
+    CUresult result = client_is_active() ? expect(handle, stream, bytes, &told) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocAsync)(pointer, bytes, stream);
     gate_leave(slot);
-    end_unknown(unknown, result);
+    end_told(told, result);
     return result;
 }
 
@@ -115,15 +138,15 @@ static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool h
     if (pool) {
         return pool_allocate(pool, pointer, bytes, stream);
     }
-    bool unknown = false;
-    CUresult result = client_is_active() ? expect(handle, stream, bytes, &unknown) : CUDA_SUCCESS;
+    enum told told = TOLD_BYTES;
+    CUresult result = client_is_active() ? expect(handle, stream, bytes, &told) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
     gate_leave(slot);
-    end_unknown(unknown, result);
+    end_told(told, result);
     return result;
 }
 

@@ -26,10 +26,6 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
     if (!sg_device_is(prop->location.id)) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
-    if (prop->allocFlags.gpuDirectRDMACapable &&
-        !sg_profile_of(sg_device_of(prop->location.id))->rdma) {
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
     if (prop->requestedHandleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -59,6 +55,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
     }
     SG_TRY(check_prop(prop));
     unsigned gpu = sg_device_of(prop->location.id);
+    if (prop->allocFlags.gpuDirectRDMACapable && !sg_profile_of(gpu)->rdma) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     SG_TRY(sg_chunk_create(&chunk, gpu, size, prop));
     chunk->handles = 1;
     sg_handle_add(chunk, SG_CHUNK);
