@@ -163,9 +163,11 @@ def become(path: str, argv: list[str], environment: dict[str, str]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     # Python ignores these two, and an ignored signal stays ignored in the program.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    ignored = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGPIPE, signal.SIGXFSZ)}
     try:
         os.execve(path, argv, environment)
     except OSError as error:
         raise errors.ProgramNotExecutable(path, error.strerror or "it cannot be run") from None
+    finally:  # it is still this process
+        for number, handler in ignored.items():
+            signal.signal(number, handler)

@@ -90,7 +90,7 @@ class Call:
         try:
             # An agent that turns a caller away may have hung up: what it said first can be read.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self._sock.sendall(protocol.encode(request) + b"\n")
+                self._sock.sendall(protocol.encode(request) + b"\n", socket.MSG_NOSIGNAL)
             line = self._file.readline()
         except TimeoutError:
             problem = f"nothing came in {self._sock.gettimeout():.0f} s; is it stopped?"
