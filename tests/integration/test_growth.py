@@ -13,8 +13,12 @@ from tests.support.memory_probe import OURS
 
 TENANTS = 40
 WORKLOAD = "moiety.agent.control.workloads.RunningWorkload"
-BOUNDED = {"moiety.enforcement.interference.Stay", "moiety.agent.core.journal_events.Event"}
-"""of these it has those of the last minute, and the last thousand"""
+BOUNDED = {
+    "moiety.enforcement.interference.Stay",
+    "moiety.agent.core.journal_events.Event",
+    "moiety.agent.core.journal._Repeats",
+}
+"""of these it has those of the last minute, the last thousand, and those of ten seconds"""
 PASSING = {"moiety.agent.core.client.Client"}
 """whether a gang is whole is looked after for some seconds"""
 
