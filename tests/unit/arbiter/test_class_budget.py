@@ -161,14 +161,14 @@ def test_a_budget_says_when_it_is_used_up_and_when_it_counts_again() -> None:
     budget = Budget(left_s=1.0, free=0.1, used=1.0)
     after_s = budget.turns_after_s() or 0.0
     assert after_s == pytest.approx(1 / 0.9)
-    budget.advance(after_s, 4.0)
+    budget.advance(after_s, lambda: 4.0)
     was_spent = budget.is_spent
     budget.used = 0.0
     after_s = budget.turns_after_s() or 0.0
     assert after_s == pytest.approx(0.25 * 0.9 * WINDOW_S)
-    budget.advance(after_s, 4.0)
+    budget.advance(after_s, lambda: 4.0)
     assert (was_spent, budget.is_spent) == (True, False)
-    budget.advance(1000.0, 4.0)
+    budget.advance(1000.0, lambda: 4.0)
     assert budget.left_s == pytest.approx(0.1 * 0.9 * WINDOW_S)
 
 
@@ -176,10 +176,10 @@ def test_a_budget_says_when_it_is_used_up_and_when_it_counts_again() -> None:
 def test_what_is_owed_has_an_end(is_wanted: bool, owed_s: float) -> None:
     budget = Budget(left_s=0.0, free=0.1, used=1.0, is_wanted=is_wanted)
     for _ in range(100):
-        budget.advance(1.0, 4.0)
+        budget.advance(1.0, lambda: 4.0)
     assert -budget.left_s == pytest.approx(owed_s)
     budget.is_wanted = False  # what was owed before is not forgotten at once
-    budget.advance(1.0, 4.0)
+    budget.advance(1.0, lambda: 4.0)
     assert -budget.left_s == pytest.approx(owed_s)
 
 

@@ -9,6 +9,7 @@ came.
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from moiety.arbiter import events as ev
 from moiety.arbiter.admission.memory import refuse_bytes, refuse_context
@@ -17,6 +18,8 @@ from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.tenant import Tenant
 
 Waiting = ev.Attach | ev.AllocRequest | ev.PinRequest
+_ASKS: Final = frozenset({ev.Attach, ev.AllocRequest, ev.PinRequest, ev.DriverOom})
+"""Looked up for each event: a set is quicker than the kinds of `Waiting` one by one."""
 
 
 class JustFreed:
@@ -30,11 +33,11 @@ class JustFreed:
     @property
     def deadline_s(self) -> float:
         """When the next waiting request is decided; infinite: none waits."""
-        return min((due_s for due_s, _ in self._held), default=math.inf)
+        return min(due_s for due_s, _ in self._held) if self._held else math.inf
 
     def expire(self, event: ev.Event, now_s: float) -> None:
         """Before a request is decided: forget what was freed longer ago than a moment."""
-        if isinstance(event, Waiting | ev.DriverOom):
+        if type(event) in _ASKS:
             self._expire(now_s)
 
     def _expire(self, now_s: float) -> None:
@@ -44,7 +47,7 @@ class JustFreed:
 
     def holds_up(self, event: ev.Event, now_s: float) -> bool:
         """Whether an event waits until what others freed counts no more."""
-        if not isinstance(event, Waiting):
+        if type(event) not in _ASKS or not isinstance(event, Waiting):
             return False
         tenant = self._ledger.tenants.get(event.tenant)
         others = (each for each in self._ledger.tenants.values() if each is not tenant)

@@ -13,7 +13,7 @@ tenant wants it, so over a long time the classes above never had more than what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,11 +56,11 @@ class Budget:
         """From how much on a used up budget counts again."""
         return max(_EXACT_S, self.most_s * _AGAIN)
 
-    def advance(self, elapsed_s: float, longest_s: float) -> None:
+    def advance(self, elapsed_s: float, longest_s: Callable[[], float]) -> None:
         """Pay in and out; `longest_s` bounds what is owed, besides a whole window."""
         more_s = (self.free - self.used) * elapsed_s
-        least_s = -self.most_s - (longest_s if self.is_wanted else 0.0)
         if more_s < 0:
+            least_s = -self.most_s - (longest_s() if self.is_wanted else 0.0)
             more_s = max(more_s, min(0.0, least_s - self.left_s))
         self.left_s = min(self.most_s, self.left_s + more_s)
         self.judge()
@@ -69,7 +69,7 @@ class Budget:
         """Find out whether it is used up."""
         if self.left_s <= _EXACT_S / 2:
             self.is_spent = True
-        elif self.left_s >= self.again_s - _EXACT_S / 2:
+        elif self.is_spent and self.left_s >= self.again_s - _EXACT_S / 2:
             self.is_spent = False
 
     def turns_after_s(self) -> float | None:
@@ -82,18 +82,35 @@ class Budget:
         return self.left_s / -pace if pace < 0 else None
 
 
+@dataclass(slots=True)
+class Bound:
+    """Whom a budget is about: the tenants of one GPU, seen from one rank with a promise."""
+
+    key: Key
+    free: float
+    """The part of the GPU that no tenant of the rank or below was promised."""
+    promised: list[Tenant]
+    """Those of the rank that were promised something."""
+    above: list[Tenant]
+    others: list[Tenant]
+    """Those of the rank or below that were promised nothing."""
+
+
 class ClassBudgets:
     """The budgets of all GPUs, and the tenants that they raise."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._budgets: dict[Key, Budget] = {}
+        self._bounds: list[Bound] = []
+        self._known: list[tuple[object, ...]] = []
+        """What `_bounds` was found from."""
 
     def __bool__(self) -> bool:
         """Whether there is any: a promise, and a class above it."""
         return bool(self._budgets)
 
-    def advance(self, elapsed_s: float, longest_s: float) -> None:
+    def advance(self, elapsed_s: float, longest_s: Callable[[], float]) -> None:
         """Charge the time since the last step; see `Budget.advance`."""
         for budget in self._budgets.values():
             was_spent = budget.is_spent
@@ -102,73 +119,79 @@ class ClassBudgets:
                 self._ledger.parts_changed = True
 
     def refresh(self) -> None:
-        """Find the budgets anew, and who is raised by them: shares or tenants changed."""
+        """Find who is raised, and the budgets anew if shares or tenants changed."""
         tenants = self._ledger.tenants.values()
+        known: list[tuple[object, ...]] = []
         for tenant in tenants:
-            tenant.usage.rank = tenant.usage.class_rank
-        if not any(tenant.share.gpu for tenant in tenants):
-            self._budgets.clear()
-            return
-        before, self._budgets = self._budgets, {}
-        for key, promised, above in self._bounds():
-            free = max(0.0, 1.0 - sum(_promise(tenant) for tenant in promised))
-            budget = before.get(key)
-            if budget is None:
-                recent = sum(min(1.0, tenant.usage.recent) for tenant in above)
-                budget = Budget((free - min(1.0, recent)) * WINDOW_S, free)
-                budget.left_s = max(-budget.most_s, budget.left_s)
-            budget.free = free
-            budget.left_s = min(budget.most_s, budget.left_s)
-            budget.is_wanted = any(
-                t.share.gpu and t.usage.class_rank == key[1] and t.state is not State.IDLE
-                for t in promised
-            )
+            usage = tenant.usage
+            usage.rank = usage.class_rank
+            known.append((id(tenant), usage.class_rank, tenant.share.gpu, *tenant.gpus))
+        if known != self._known:
+            self._known = known
+            self._bounds = list(self._find_bounds())
+            self._budgets = {bound.key: self._budget(bound) for bound in self._bounds}
+        for bound in self._bounds:
+            budget = self._budgets[bound.key]
+            budget.is_wanted = any(t.state is not State.IDLE for t in bound.promised)
             budget.judge()
-            self._budgets[key] = budget
-        for (gpu, rank), budget in self._budgets.items():
-            if budget.is_spent:
-                self._raise(gpu, rank)
+        for bound in self._bounds:
+            if self._budgets[bound.key].is_spent:
+                self._raise(bound)
+
+    def _budget(self, bound: Bound) -> Budget:
+        """The budget of a bound: the known one, or one with what was not used lately."""
+        budget = self._budgets.get(bound.key)
+        if budget is None:
+            recent = sum(min(1.0, tenant.usage.recent) for tenant in bound.above)
+            budget = Budget((bound.free - min(1.0, recent)) * WINDOW_S, bound.free)
+            budget.left_s = max(-budget.most_s, budget.left_s)
+        budget.free = bound.free
+        budget.left_s = min(budget.most_s, budget.left_s)
+        return budget
 
     def find_rates(self) -> None:
         """Find what the classes above each rank occupy from now on, at the end of a step.
 
         Tenants that join them count as well: the promised ones wait for the whole.
         """
-        for (gpu, rank), budget in self._budgets.items():
-            rates = [(t.usage.class_rank > rank, t, on.rate) for t, on in self._ledger.on(gpu)]
-            budget.used = 0.0
-            if any(is_above and rate for is_above, _, rate in rates):
-                budget.used = sum(
-                    rate for is_above, t, rate in rates if is_above or not t.share.gpu
-                )
+        for bound in self._bounds:
+            gpu = bound.key[0]
+            used = sum([tenant.gpus[gpu].rate for tenant in bound.above])
+            if used:
+                used += sum([tenant.gpus[gpu].rate for tenant in bound.others])
+            self._budgets[bound.key].used = used
 
     def next_change_s(self, now_s: float) -> float | None:
         """When a budget is used up, or counts again, if nothing happens; None: never."""
+        if not self._budgets:
+            return None
         found = [budget.turns_after_s() for budget in self._budgets.values()]
         return min((now_s + max(0.0, after) for after in found if after is not None), default=None)
 
-    def _bounds(self) -> Iterator[tuple[Key, list[Tenant], list[Tenant]]]:
-        """Each GPU and rank with a promise, those up to the rank, and those above, if any."""
+    def _find_bounds(self) -> Iterator[Bound]:
+        """Each GPU and rank with a promise and a class above it."""
         for gpu in self._ledger.specs:
             there = [tenant for tenant, _ in self._ledger.on(gpu)]
             for rank in {t.usage.class_rank for t in there if t.share.gpu}:
                 above = [t for t in there if t.usage.class_rank > rank]
+                below = [t for t in there if t.usage.class_rank <= rank]
                 if above:
-                    yield (gpu, rank), [t for t in there if t.usage.class_rank <= rank], above
+                    yield Bound(
+                        (gpu, rank),
+                        max(0.0, 1.0 - sum(tenant.share.gpu or 0.0 for tenant in below)),
+                        [t for t in below if t.share.gpu and t.usage.class_rank == rank],
+                        above,
+                        [t for t in below if not t.share.gpu],
+                    )
 
-    def _raise(self, gpu: int, rank: int) -> None:
+    def _raise(self, bound: Bound) -> None:
         """Put the promised tenants of a rank into the highest class that wants the GPU."""
-        there = [tenant for tenant, _ in self._ledger.on(gpu)]
-        wanting = (t.usage.class_rank for t in there if t.state is not State.IDLE)
+        gpu, rank = bound.key
+        wanting = (t.usage.class_rank for t, _ in self._ledger.on(gpu) if t.state is not State.IDLE)
         top = max(wanting, default=rank)
-        for tenant in there:
-            if tenant.share.gpu and tenant.usage.class_rank == rank:
-                for mate in mates(tenant):
-                    mate.usage.rank = max(mate.usage.rank, top)
-
-
-def _promise(tenant: Tenant) -> float:
-    return tenant.share.gpu or 0.0
+        for tenant in bound.promised:
+            for mate in mates(tenant):
+                mate.usage.rank = max(mate.usage.rank, top)
 
 
 def pay_promises(members: Iterable[tuple[Tenant, float]], gpu: int, others_s: float) -> None:

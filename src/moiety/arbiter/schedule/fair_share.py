@@ -63,8 +63,7 @@ class FairShare:
                 pay_promises(members, gpu, self._others(gpu, rank) * elapsed_s)
                 self._divide(gpu, members, elapsed_s)
         if self.class_budgets:
-            longest_s = max(map(self._quantum.turn_s, self._ledger.tenants.values()), default=0.0)
-            self.class_budgets.advance(elapsed_s, _LAG_TURNS * max(1.0, longest_s))
+            self.class_budgets.advance(elapsed_s, self._owed_most_s)
         kept = math.exp(-elapsed_s / RECENT_S)
         for tenant in self._ledger.tenants.values():
             rate = tenant.usage.rate
@@ -198,6 +197,11 @@ class FairShare:
             lag_s = on.lag_s + part * together_s - on.rate * elapsed_s
             on.lag_s = min(most_s, max(-most_s, lag_s))
         _balance(gpu, members, members)
+
+    def _owed_most_s(self) -> float:
+        """What a class may owe a promise at most, besides a whole window."""
+        longest_s = max(map(self._quantum.turn_s, self._ledger.tenants.values()), default=0.0)
+        return _LAG_TURNS * max(1.0, longest_s)
 
     def _others(self, gpu: int, rank: int) -> float:
         """The part of a GPU that tenants of other classes than `rank` occupy now."""
