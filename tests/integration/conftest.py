@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from moiety.agent.control import protocol
+from moiety.agent.system.file_lock import is_held
+from moiety.model import errors
 from moiety.testing.node import Node
+from moiety.testing.waiting import until
 from tests.support.agent_clients import Others, Shims, connecting, starting
 from tests.support.command_line import Cli
-from tests.support.foreground import pretended_native
+from tests.support.foreground import AgentProcess, pretended_native
 from tests.support.native import compile_c, native_dir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,6 +86,25 @@ def make_node(tmp_path: Path, native: Path) -> Iterator[Callable[[str], Node]]:
 def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Libraries of a driver that pretends to have one card."""
     return pretended_native(tmp_path_factory.mktemp("native"), 16 << 30)
+
+
+@pytest.fixture
+def background(
+    tmp_path: Path, pretended: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[AgentProcess]:
+    """The surroundings of an agent that is not started yet; it is gone after the test."""
+    template = AgentProcess(tmp_path / "a", pretended)
+    for name, value in template.environment.items():
+        if name.startswith("MOIETY_"):
+            monkeypatch.setenv(name, value)
+    yield template
+
+    def gone() -> bool:
+        with contextlib.suppress(errors.AgentError), template.call() as call:
+            call.ask(protocol.Stop(force=True), protocol.Done)
+        return not is_held(template.directory.supervisor_lock)
+
+    until(gone, "the end of both")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -247,25 +246,6 @@ def test_stop_is_refused_while_somebody_is_there(agent: AgentProcess) -> None:
     assert agent.wait() == 0
     assert shim.closed_by_agent()
     shim.close()
-
-
-@pytest.fixture
-def background(
-    tmp_path: Path, pretended: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[AgentProcess]:
-    """The surroundings of an agent that is not started yet; it is gone after the test."""
-    template = AgentProcess(tmp_path / "a", pretended)
-    for name, value in template.environment.items():
-        if name.startswith("MOIETY_"):
-            monkeypatch.setenv(name, value)
-    yield template
-
-    def gone() -> bool:
-        with contextlib.suppress(errors.AgentError), template.call() as call:
-            call.ask(protocol.Stop(force=True), protocol.Done)
-        return not is_held(template.directory.supervisor_lock)
-
-    until(gone, "the end of both")
 
 
 def test_an_agent_in_the_background_is_started_again_when_killed(background: AgentProcess) -> None:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from moiety.agent.control import client, protocol
 from moiety.agent.control.client import Call
-from moiety.agent.system.file_lock import is_held
 from moiety.model import errors
-from moiety.testing.waiting import until
-from tests.support.foreground import AgentProcess, pretended_native
+from tests.support.foreground import AgentProcess
 
 DIES = """
 import os, pathlib, signal, sys
@@ -29,11 +25,6 @@ if "moiety.agent" in sys.orig_argv and (count := int(left.read_text())) > 0:
 """
 """Python runs this before anything else: so an agent dies that is about to start."""
 ALONE, WITH_SUPERVISOR = "os.getpid(),", "os.getppid(), os.getpid()"
-
-
-@pytest.fixture(scope="module")
-def pretended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretended_native(tmp_path_factory.mktemp("native"), 16 << 30)
 
 
 class Dying:
@@ -59,21 +50,10 @@ class Dying:
 
 
 @pytest.fixture
-def dying(tmp_path: Path, pretended: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dying]:
-    agent = AgentProcess(tmp_path / "a", pretended)
-    made = Dying(tmp_path, agent)
-    for name, value in agent.environment.items():
-        if name.startswith("MOIETY_"):
-            monkeypatch.setenv(name, value)
+def dying(tmp_path: Path, background: AgentProcess, monkeypatch: pytest.MonkeyPatch) -> Dying:
+    made = Dying(tmp_path, background)
     monkeypatch.setenv("PYTHONPATH", made.path)
-    yield made
-
-    def gone() -> bool:
-        with contextlib.suppress(errors.AgentError), agent.call() as call:
-            call.ask(protocol.Stop(force=True), protocol.Done)
-        return not is_held(agent.directory.supervisor_lock)
-
-    until(gone, "the end of both")
+    return made
 
 
 def test_an_agent_that_is_killed_while_it_starts_is_started_again(dying: Dying) -> None:

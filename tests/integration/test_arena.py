@@ -234,14 +234,20 @@ def test_no_descriptor_stays_open_for_those_who_are_gone(agent: AgentProcess) ->
         assert descriptors(pid, "counters") == 0
 
 
+def two_workers(node: Node, programs: Path, kernels: Path) -> list[subprocess.Popen[str]]:
+    """Two programs that do not fit together; both have host memory of the agent."""
+    command = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
+    running = [node.run([*command, str(seed)]) for seed in range(2)]
+    node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
+    return running
+
+
 def test_programs_move_into_the_agents_memory_and_keep_no_descriptor(
     make_node: MakeNode, programs: Path, kernels: Path
 ) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK, "--arena", "512MiB")
-    command = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
-    running = [node.run([*command, str(seed)]) for seed in range(2)]
-    node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
+    running = two_workers(node, programs, kernels)
     for process in running:
         assert descriptors(process.pid, NAME) == 0
     mapped = sum(mapped_bytes(p.pid) for p in running)
@@ -258,9 +264,7 @@ def test_evicted_bytes_outlive_the_agent_and_count_with_the_next(
     node = make_node(GPU)
     options = (*QUICK, "--arena", "512MiB")
     agent = node.start_agent(*options)
-    command = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
-    running = [node.run([*command, str(seed)]) for seed in range(2)]
-    node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
+    running = two_workers(node, programs, kernels)
     kill(agent)
     had = sum(mapped_bytes(p.pid) for p in running)
     node.start_agent(*options)
@@ -273,9 +277,7 @@ def test_evicted_bytes_outlive_a_connection_that_is_cut(
 ) -> None:
     node = make_node(GPU)
     node.start_agent(*QUICK, "--arena", "512MiB")
-    command = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
-    running = [node.run([*command, str(seed)]) for seed in range(2)]
-    node.until(lambda: all(mapped_bytes(p.pid) for p in running), "both have some of it")
+    running = two_workers(node, programs, kernels)
     for turn in range(CUTS):
         pid = running[turn % 2].pid
         node.until(partial(cut_connection, pid), "it has a connection, which is cut")

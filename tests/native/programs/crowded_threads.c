@@ -6,25 +6,13 @@
  * p: the program exports memory, and so is pinned; o: other threads free than those that allocate. A thread that
  * has no room waits until another has freed. It prints how many allocations failed: 0 where the driver is right. */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "cuda/cuda_calls.h"
+#include "simgpu_check.h"
 
 #define MIB (1ull << 20)
 #define STEP (2 * MIB) /* the driver's memory is divided into pieces of this size */
 #define SMALL 100000u
 #define THREADS_MAX 64
-
-static void expect(CUresult result, int line, const char *what)
-{
-    if (result != CUDA_SUCCESS) {
-        fprintf(stderr, "crowded_threads.c:%d: %s failed with error %d\n", line, what, (int)result);
-        exit(1);
-    }
-}
-#define OK(call) expect(call, __LINE__, #call)
 
 struct piece {
     CUdeviceptr at;
@@ -110,7 +98,7 @@ static void mark(struct piece *piece)
     }
 }
 
-static void check(const struct piece *piece)
+static void look(const struct piece *piece)
 {
     unsigned found[2];
     if (piece->kind == 'v') {
@@ -126,7 +114,7 @@ static void check(const struct piece *piece)
 
 static void release(const struct piece *piece)
 {
-    check(piece);
+    look(piece);
     if (piece->kind == 'v') {
         OK(cuMemRelease(piece->handle));
     } else {

@@ -4,25 +4,12 @@
  * It says "ready" where the test may do something meanwhile, reads a line, and goes on. At the end it prints how
  * many of the allocations failed. What was allocated is written, read and freed. */
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda/cuda_calls.h"
+#include "simgpu_check.h"
 
 #define THREADS_MAX 512
-
-static void expect(int holds, int line, const char *what)
-{
-    if (!holds) {
-        fprintf(stderr, "small_threads.c:%d: %s does not hold\n", line, what);
-        exit(1);
-    }
-}
-#define EXPECT(condition) expect((condition) != 0, __LINE__, #condition)
-#define OK(call) EXPECT((call) == CUDA_SUCCESS)
 
 static int thread_count;
 static size_t bytes;
@@ -37,7 +24,7 @@ static void pause_for_test(void)
     char line[16];
     printf("ready\n");
     fflush(stdout);
-    EXPECT(fgets(line, sizeof(line), stdin));
+    CHECK(fgets(line, sizeof(line), stdin));
 }
 
 static void *allocate(void *index)
@@ -54,7 +41,7 @@ static void begin_threads(void)
 {
     OK(pthread_barrier_init(&start, NULL, (unsigned)thread_count + 1));
     for (int i = 0; i < thread_count; i++) {
-        EXPECT(pthread_create(&threads[i], NULL, allocate, (void *)(size_t)i) == 0);
+        CHECK(pthread_create(&threads[i], NULL, allocate, (void *)(size_t)i) == 0);
     }
     pthread_barrier_wait(&start);
 }
@@ -63,7 +50,7 @@ static int end_threads(void)
 {
     int failed = 0;
     for (int i = 0; i < thread_count; i++) {
-        EXPECT(pthread_join(threads[i], NULL) == 0);
+        CHECK(pthread_join(threads[i], NULL) == 0);
         failed += results[i] != CUDA_SUCCESS;
     }
     return failed;
@@ -80,7 +67,7 @@ static void use_and_free(void)
         unsigned last = 0;
         if (results[i] == CUDA_SUCCESS) {
             OK(cuMemcpyDtoH_v2(&last, pointers[i] + bytes - 4, 4));
-            EXPECT(last == (unsigned)i + 1);
+            CHECK(last == (unsigned)i + 1);
             OK(cuMemFree_v2(pointers[i]));
         }
     }
@@ -132,7 +119,7 @@ static void forked(void)
         CUdeviceptr at = 0;
         _exit(cuMemAlloc_v2(&at, bytes) == CUDA_SUCCESS);
     }
-    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     pause_for_test();
     printf("%d\n", end_threads());
     use_and_free();
@@ -149,7 +136,7 @@ int main(int argc, char **argv)
                  {"forked", forked}};
     thread_count = argc == 4 ? atoi(argv[2]) : 0;
     bytes = argc == 4 ? strtoull(argv[3], NULL, 0) : 0;
-    EXPECT(thread_count > 0 && thread_count <= THREADS_MAX && bytes >= 4);
+    CHECK(thread_count > 0 && thread_count <= THREADS_MAX && bytes >= 4);
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
