@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
+from moiety.agent.system.peer_socket import PeerSocket
 from moiety.config.values import Address
 from moiety.model.errors import MetricsRefused
 
@@ -137,7 +138,7 @@ def bound(path: Path) -> socket.socket:
         if _is_served(path):
             raise OSError(errno.EADDRINUSE, "another process listens there")
         path.unlink()
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    sock = PeerSocket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o177)
     try:
         sock.bind(str(path))

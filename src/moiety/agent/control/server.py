@@ -17,6 +17,7 @@ from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system import container_files, permissions, processes
 from moiety.agent.system.paths import Directory
+from moiety.agent.system.peer_socket import PeerSocket
 from moiety.model.errors import BadRequest, MoietyError, NotAllowed, SystemRefusal, TooMany
 
 
@@ -46,8 +47,10 @@ class ControlServer:
             self.commands.metrics_address = str(self.metrics.address)
         path = self.directory.control
         path.unlink(missing_ok=True)
+        listener = PeerSocket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener.bind(str(path))
         self.server = await asyncio.start_unix_server(
-            self._converse, path=str(path), limit=protocol.LINE_MAX
+            self._converse, sock=listener, limit=protocol.LINE_MAX
         )
         if self.directory.shared:
             permissions.open_to_group(path, options.socket_mode, options.socket_group)

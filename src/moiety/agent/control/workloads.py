@@ -31,6 +31,7 @@ from moiety.agent.core.recovery import SETTLE_S
 from moiety.agent.shim.session import Session, SessionContext
 from moiety.agent.system import container_files, permissions, processes
 from moiety.agent.system.paths import Directory, check_socket_path, prepare
+from moiety.agent.system.peer_socket import PeerSocket
 from moiety.agent.system.users import USERS, User
 from moiety.arbiter import events as ev
 from moiety.devices.interface import uuid_bytes
@@ -249,7 +250,7 @@ class Workloads:
         path = socket_in(folder, record)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        listener = PeerSocket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         try:
             listener.bind(path)
             if record.container:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import array
 import errno
 import fcntl
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from moiety.agent.system.event_loop import EventLoop, Timer
+from moiety.agent.system.peer_socket import PeerSocket
 from moiety.wire.layout import COUNTERS_BYTES, PIECES_MAX
 
 PACKET_BYTES = 4096
@@ -53,10 +53,10 @@ class Connection:
         `on_burst` is called when more packets came than are read at once; it returns the seconds
         to wait before the rest is read.
         """
-        sock.setblocking(False)
         self._loop = loop
-        self._sock = sock
-        self._fd = sock.fileno()
+        self._sock = PeerSocket.over(sock)
+        self._sock.setblocking(False)
+        self._fd = self._sock.fileno()
         self._on_packet = on_packet
         self._on_end = on_end
         self._on_burst = on_burst
@@ -80,7 +80,7 @@ class Connection:
         return self._closed
 
     def expect_fds(self) -> None:
-        """From now on packets may bring descriptors; before, the kernel drops them."""
+        """From now on packets may bring descriptors; before, they are closed."""
         self._takes_fds = True
 
     def take_fds(self) -> list[int]:
@@ -134,8 +134,8 @@ class Connection:
         if self._pause:
             self._pause.cancel()
         while self._queue:
-            _close(self._queue.popleft()[1])
-        _close(self.take_fds())
+            self._sock.drop(self._queue.popleft()[1])
+        self._sock.drop(self.take_fds())
         self._sock.close()
         if self.counters_fd >= 0:
             os.close(self.counters_fd)
@@ -163,7 +163,7 @@ class Connection:
                 self._end("")
                 return
             self._on_packet(packet)
-            _close(self.take_fds())
+            self._sock.drop(self.take_fds())
             if self._closed:
                 return
         wait_s = self._on_burst()
@@ -178,32 +178,22 @@ class Connection:
 
     def _receive(self) -> bytes:
         """The first packet brings a descriptor; later ones do where that is expected."""
+        packet, fds = self._sock.receive(PACKET_BYTES)
+        if not fds and not self._first:
+            return packet
         if self._first:
-            return self._receive_first()
-        if not self._takes_fds:
-            return self._sock.recv(PACKET_BYTES)
-        packet, self._fds = self._receive_with_fds()
-        return packet
-
-    def _receive_with_fds(self) -> tuple[bytes, list[int]]:
-        fds = array.array("i")
-        packet, ancillary, _, _ = self._sock.recvmsg(
-            PACKET_BYTES, socket.CMSG_SPACE(PIECES_MAX * fds.itemsize), socket.MSG_CMSG_CLOEXEC
-        )
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-        return packet, list(fds)
-
-    def _receive_first(self) -> bytes:
-        packet, fds = self._receive_with_fds()
+            fds = self._keep_counters(fds)
+        elif self._takes_fds:
+            self._fds, fds = fds[:PIECES_MAX], fds[PIECES_MAX:]
         self._first = False
-        for fd in fds:
-            if self.counters_fd < 0 and is_fit(fd):
-                self.counters_fd = fd
-            else:
-                os.close(fd)
+        self._sock.drop(fds)
         return packet
+
+    def _keep_counters(self, fds: list[int]) -> list[int]:
+        """Keep the first that can be read as a counters page; returns the others."""
+        fit = next((fd for fd in fds if is_fit(fd)), -1)
+        self.counters_fd = fit
+        return [fd for fd in fds if fd != fit]
 
     def _writable(self) -> None:
         while self._queue:
@@ -214,7 +204,7 @@ class Connection:
             except OSError as error:
                 self._end(f"it cannot be written to: {error.strerror}")
                 return
-            _close(self._queue.popleft()[1])
+            self._sock.drop(self._queue.popleft()[1])
         self._loop.remove_writer(self._fd)
 
     def _send_now(self, packet: bytes, fds: Sequence[int]) -> None:
@@ -233,11 +223,6 @@ class Connection:
             on_end = self._on_end
             self.close()
             on_end(reason)
-
-
-def _close(fds: Iterable[int]) -> None:
-    for fd in fds:
-        os.close(fd)
 
 
 def is_fit(fd: int) -> bool:
