@@ -188,7 +188,7 @@ def test_days_on_which_everything_goes_wrong_replay(
     init = StepRecorder.__init__
 
     def small(self: StepRecorder, checkpoint: object) -> None:
-        init(self, checkpoint, sizes.choice([10 << 10, 12 << 10]))  # type: ignore[arg-type]
+        init(self, checkpoint, sizes.choice([14 << 10, 16 << 10]))  # type: ignore[arg-type]
 
     monkeypatch.setattr(StepRecorder, "__init__", small)
     events = wrapped = 0

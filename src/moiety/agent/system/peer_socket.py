@@ -1,10 +1,10 @@
 """Sockets of which the other end may be any user's program.
 
 Such a program can send descriptors, and the last close of one may wait for as long as its sender
-likes: of a TCP connection with SO_LINGER, or of a file whose file system is the sender's. Whoever
-closes it waits, also for a descriptor that nobody asked for, and for those in the queue of a
-connection that is closed. So all that come are received, each user's are closed in a thread of
-their own, and so are the connections of that user.
+likes: of a TCP connection with SO_LINGER, or of a file whose file system is the sender's. The
+thread that closes it waits, also for a descriptor that was not asked for, and for those in the
+queue of a connection that is closed. So all that come are received, each user's are closed in a
+thread of their own, and so are the connections of that user.
 """
 
 from __future__ import annotations
