@@ -100,8 +100,8 @@ class World:
 
     # The agent
 
-    def start_agent(self) -> Components:
-        """A new agent, which knows only what was written down."""
+    def start_agent(self, *, shared: bool = False) -> Components:
+        """A new agent, which knows only what was written down; `shared`: it is of several users."""
         self.loop = VirtualLoop(self.loop.time(), self.dice)
         self.beside = LateExecutor()
         alive = {pid: kept for pid, kept in self.written.items() if self.is_alive(pid)}
@@ -117,6 +117,7 @@ class World:
             owners=dict.fromkeys(alive, USER),
             kernel=self.kernel,
             worker=self.beside,
+            shared=shared,
         )
         self.agent.clients.on_changed.append(self._write_down)
         self.agent.clients.on_left.append(self._strike_off)

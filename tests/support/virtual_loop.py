@@ -160,6 +160,10 @@ class VirtualKernel:
         """Whether it has such a memfd: if a test says so."""
         return (pid, memfd) in self.mapped
 
+    def has_host_pids(self) -> bool:
+        """Whether NVML knows processes by these numbers: it does."""
+        return True
+
     def kill(self, pidfd: int, /) -> None:
         """Remember whom the agent ended."""
         self.killed.append(self._pids[pidfd])

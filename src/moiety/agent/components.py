@@ -164,7 +164,18 @@ def build(
         settings,
         settled=not outlived,
     )
-    probe = GpuProbe(runtime, loop, devices, gpus, by_number, arbiter, journal, worker)
+    probe = GpuProbe(
+        runtime,
+        loop,
+        devices,
+        gpus,
+        by_number,
+        arbiter,
+        journal,
+        worker,
+        has_host_pids=kernel.has_host_pids(),
+        shared=shared,
+    )
     orphans = Orphans(
         runtime,
         loop,

@@ -69,8 +69,9 @@ class Attach(Recordable, frozen=True):
     """A process is about to create its first context on a GPU.
 
     `residue_bytes` is what the context is expected to take. Answered by `Admitted` with the
-    same `serial` once there is room for it, or by `Refused`. The last five are only for a process
-    that outlived its agent or its connection: a context that `exists` is counted, never refused.
+    same `serial` once there is room for it, or by `Refused`. From `allocated_bytes` to `exists` is
+    only for a process that outlived its agent or its connection: a context that `exists` is
+    counted, never refused. `too_many`: why its user may have no new one now; empty: it may.
     """
 
     tenant: int
@@ -83,6 +84,7 @@ class Attach(Recordable, frozen=True):
     pinned_bytes: int = 0
     managed_bytes: int = 0
     exists: bool = False
+    too_many: str = ""
 
 
 class Measured(Recordable, frozen=True):

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from moiety.agent.core.gpu_probe import MADE_WITHIN_S
 from moiety.arbiter import events as ev
 from moiety.arbiter.settings import Settings
 from moiety.devices.interface import Usage
@@ -83,6 +84,76 @@ def test_unreported_memory_makes_no_other_users_context_larger(here: World) -> N
     liar.end()
     here.devices.usage = truth  # type: ignore[method-assign]
     assert gpu.expected_residue_bytes(LIARS) == 1, "forgotten with its process"
+
+
+# Contexts that are never made
+
+
+def residue(here: World) -> int:
+    """Bytes that the agent counts for contexts."""
+    assert here.agent is not None
+    return here.agent.arbiter.gpus()[0].residue_bytes
+
+
+@pytest.mark.parametrize("flags", [HelloFlag(0), HelloFlag.RESUMED])
+def test_no_room_is_kept_for_a_context_that_is_not_made(here: World, flags: HelloFlag) -> None:
+    honest = begin(here)
+    for _ in range(3):
+        liar = Liar(here, flags)
+        liar.attach(serial=0 if flags else None)
+        liar.say(AmountMessage(Type.CONTEXT, 0, 0, 1))
+    assert residue(here) == 4
+    here.until_rest(MADE_WITHIN_S + 1, 0.5)
+    assert residue(here) == 1, "its own"
+    assert here.agent is not None
+    told = [e for e in here.agent.journal.ring if e.reason == "ContextMissing"]
+    assert {e.uid for e in told} == {LIARS}
+    assert begin(here).contexts == {0: 1}
+    assert honest.resident_bytes(0) <= CAPACITY // 2
+
+
+def test_a_context_that_is_made_late_counts_again(here: World) -> None:
+    begin(here)
+    slow = Liar(here)
+    slow.attach()
+    here.until_rest(MADE_WITHIN_S + 1, 0.5)
+    assert residue(here) == 1
+    truth = here.devices.usage
+
+    def usage(index: int) -> Usage:
+        found = truth(index)
+        return Usage(found.used_bytes + 2, None, found.processes | {slow.pid: 2})
+
+    here.devices.usage = usage  # type: ignore[method-assign]
+    slow.say(AmountMessage(Type.CONTEXT, 0, 0, 2))
+    here.until_rest(0.6)
+    assert residue(here) == 3
+
+
+@pytest.mark.parametrize("flags", [HelloFlag(0), HelloFlag.RESUMED])
+def test_contexts_that_one_user_announces_leave_half_of_the_gpu(flags: HelloFlag) -> None:
+    with World(Random(1), Settings(1000)) as here:
+        agent = here.start_agent(shared=True)
+        for round_ in range(3):
+            liars = [Liar(here, flags) for _ in range(MANY_CONTEXTS)]
+            for liar in liars:
+                liar.attach(serial=0 if flags else None)
+            assert residue(here) == TOTAL // 2, f"round {round_}"
+            assert "have announced a context" in liars[-1].refusals[0]
+            assert begin(here).contexts == {0: 1}
+            for each in [*liars]:
+                each.end()
+            for process in list(here.processes.values()):
+                here.kill(process)
+            here.settle()
+            assert not agent.gpus[0].announced
+
+
+def test_one_user_alone_may_announce_as_many_as_fit(here: World) -> None:
+    for _ in range(TOTAL - 1):
+        liar = Liar(here)
+        liar.attach()
+        assert not liar.refusals
 
 
 # Memory from before

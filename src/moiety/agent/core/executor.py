@@ -179,6 +179,7 @@ class Executor:
         is_new = client.attaching.pop(wanted.serial, None) is not None
         if is_new or not (wanted.serial or asked_bytes):  # 0: a context from before is not counted
             client.gpus.discard(wanted.gpu)
+            self._gpus[wanted.gpu].end_announcement(client.number)
             if client.resumed:
                 client.unspoken.add(wanted.gpu)  # what was counted there stays so until it is back
             self._registry.gpus_changed(client)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor as ThreadPool
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus, MeasuredContext
@@ -16,6 +17,12 @@ from moiety.arbiter.machine import Arbiter
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.devices.interface import Devices, Usage
 from moiety.model.format import format_bytes
+
+MADE_WITHIN_S: Final = 30.0
+"""After this long, no room is kept for a context that was announced and that NVML does not show.
+
+It counts again once it is made.
+"""
 
 
 class GpuProbe:
@@ -31,8 +38,15 @@ class GpuProbe:
         arbiter: Arbiter,
         journal: Journal,
         worker: ThreadPool | None = None,
+        *,
+        has_host_pids: bool = False,
+        shared: bool = False,
     ) -> None:
-        """NVML is asked in `worker`; None: in a thread of its own."""
+        """NVML is asked in `worker`; None: in a thread of its own.
+
+        `has_host_pids`: NVML and the agent know processes by the same numbers. `shared`: there are
+        programs of several users.
+        """
         self._runtime = runtime
         self._loop = loop
         self._devices = devices
@@ -41,6 +55,10 @@ class GpuProbe:
         self._arbiter = arbiter
         self._journal = journal
         self._worker = worker or ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
+        self._shared = shared
+        self._has_host_pids = has_host_pids
+        self._names_clients = False
+        """Whether NVML has named a registered process, so that it names all that have a context."""
 
     def submit(self, ask: Callable[[], None]) -> None:
         """Run this in the thread that talks to NVML, after what was submitted before."""
@@ -61,11 +79,31 @@ class GpuProbe:
 
         self._worker.submit(ask)
 
-    def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
+    def announce(self, client: Client, gpu: int) -> str:
+        """A process asks for a context: later, look whether there is one.
+
+        Returns why its user has announced too many already; empty if it has not.
+        """
+        why = self._gpus[gpu].refuse_announced(client.uid) if self._shared else ""
+        self._watch_for(client, gpu)
+        return why
+
+    def _watch_for(self, client: Client, gpu: int) -> None:
+        timer = self._loop.call_later(MADE_WITHIN_S, self._look_for, client, gpu)
+        self._gpus[gpu].announce(client.number, client.uid, timer)
+
+    def _look_for(self, client: Client, gpu: int) -> None:
+        if gpu in client.attaching.values():  # it waits for room
+            self._watch_for(client, gpu)
+        else:
+            self.measure(client, gpu, 0, is_late=True)
+
+    def measure(self, client: Client, gpu: int, hint_bytes: int, *, is_late: bool = False) -> None:
         """Measure a context of a process, with everything that its driver keeps there.
 
-        If NVML does not tell (in a container it may not know the process), the size that the
-        process saw counts, up to the estimate: it is only the process' word.
+        If NVML tells of no process (in a container it may not), the size that the process saw
+        counts, up to the estimate: it is only the process' word. `is_late`: if NVML tells of others
+        but not of this one, there is no context.
         """
         if self._arbiter.managed_bytes(client.number, gpu):
             return  # of managed memory, NVML counts the pages that are resident now
@@ -75,11 +113,20 @@ class GpuProbe:
             if client.number not in self._clients or gpu not in client.gpus:
                 return
             found = usage.processes.get(client.pid) if usage else None
+            if found is not None:
+                self._names_clients = self._has_host_pids
+                self._gpus[gpu].end_announcement(client.number)
             if found is not None and self._data_bytes(client, gpu) == before:
                 residue = max(0, found - before)
                 if residue:
                     context = MeasuredContext(client.uid, residue)
                     self._gpus[gpu].contexts.setdefault(client.number, context)
+            elif usage and found is None and self._names_clients:
+                if not is_late:
+                    return
+                residue = 0
+                text = f"it announced a context on GPU {gpu}, and has none; no room is kept for it"
+                self._journal.often(client.number, "ContextMissing", text, client, gpu)
             elif hint_bytes:
                 residue = min(hint_bytes, self._gpus[gpu].budget.residue_bytes)
             else:
@@ -92,6 +139,7 @@ class GpuProbe:
         """A process is gone: no later context is expected to be like its own."""
         for gpu in self._gpus.values():
             gpu.contexts.pop(client.number, None)
+            gpu.end_announcement(client.number)
 
     def _data_bytes(self, client: Client, gpu: int) -> int:
         """Return what NVML counts of a process' data: resident, and kept for reuse."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from moiety.agent.system.event_loop import Timer
 from moiety.arbiter.settings import GpuSpec
 from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Device
@@ -19,6 +20,14 @@ class MeasuredContext:
     residue_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class AnnouncedContext:
+    """A context that a process of this user may make; `timer` has NVML asked for it."""
+
+    uid: int
+    timer: Timer
+
+
 @dataclass(slots=True)
 class ManagedGpu:
     """One GPU that this agent manages."""
@@ -31,6 +40,8 @@ class ManagedGpu:
     """By XID: when the driver last reported it, in seconds on the loop's clock."""
     contexts: dict[int, MeasuredContext] = field(default_factory=dict)
     """By tenant: its context as NVML measured it, the newest last."""
+    announced: dict[int, AnnouncedContext] = field(default_factory=dict)
+    """By tenant: contexts that were announced, and that NVML has not named."""
 
     @property
     def spec(self) -> GpuSpec:
@@ -50,6 +61,29 @@ class ManagedGpu:
         """
         own = (each.residue_bytes for each in reversed(self.contexts.values()) if each.uid == uid)
         return next(own, self.budget.residue_bytes)
+
+    def announce(self, tenant: int, uid: int, timer: Timer) -> None:
+        """Note that a process of this user may make a context."""
+        self.announced[tenant] = AnnouncedContext(uid, timer)
+
+    def end_announcement(self, tenant: int) -> None:
+        """The context is there, or will not be made."""
+        if found := self.announced.pop(tenant, None):
+            found.timer.cancel()
+
+    def refuse_announced(self, uid: int) -> str:
+        """Why a user may announce no further context now; empty if it may.
+
+        Room is kept for each, so one user's together take half of the GPU at most.
+        """
+        number = sum(each.uid == uid for each in self.announced.values())
+        together = (number + 1) * self.expected_residue_bytes(uid)
+        if not number or together <= self.budget.total_bytes // 2:
+            return ""
+        return (
+            f"{number} programs of this user have announced a context on GPU {self.device.index} "
+            f"and made none yet; try again in a moment"
+        )
 
     def limit_bytes(self, share: Share) -> int:
         """Return the most that a process with this share may allocate here."""

@@ -140,6 +140,11 @@ REASONS: Final = {
         "a process has far more GPU memory than it reported; found when a driver ran out",
         "end the program if others need the memory; `moiety ps` shows what counts for it",
     ),
+    "ContextMissing": EventReason(
+        WARNING,
+        "a process announced a context and the driver knows of none; no room is kept for it",
+        "none: the context counts once it is made; end the program if it only takes room",
+    ),
     "WithoutLease": EventReason(
         WARNING,
         "work of a process ran on a GPU while the process had no lease",

@@ -127,6 +127,7 @@ class Handlers:
                 pinned_bytes=message.pinned_bytes,
                 managed_bytes=message.managed_bytes,
                 exists=exists,
+                too_many=self._probe.announce(client, gpu),
             )
         )
         self._registry.attached(client)
@@ -153,6 +154,7 @@ class Handlers:
         """A process has no context on a GPU any more."""
         must_be_attached(client, message.gpu)
         client.gpus.discard(message.gpu)
+        self._gpus[message.gpu].end_announcement(client.number)
         for waiting in (client.attaching, client.allocating):
             for serial in [s for s, gpu in waiting.items() if gpu == message.gpu]:
                 del waiting[serial]

@@ -27,6 +27,9 @@ class Kernel(Protocol):
     def has_mapped(self, pid: int, memfd: str, /) -> bool:
         """Tell whether the process has a memfd of this name mapped; True if that cannot be told."""
 
+    def has_host_pids(self) -> bool:
+        """Tell whether pids are the host's, as in NVML's lists; not so in most containers."""
+
     def kill(self, pidfd: int, /) -> None:
         """End the process."""
 

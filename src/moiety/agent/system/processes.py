@@ -9,6 +9,8 @@ import struct
 from dataclasses import dataclass
 
 SO_PEERPIDFD = 77
+_HOST_PID_NAMESPACE = 0xEFFFFFFC
+"""The inode that the kernel gives the first of all pid namespaces (PROC_PID_INIT_INO)."""
 _CREDENTIALS = struct.Struct("iII")
 
 
@@ -64,6 +66,14 @@ def is_stopped(pid: int) -> bool:
     """Whether a signal, a debugger or a freezer stopped it: then it cannot give anything back."""
     fields = _stat(pid)
     return fields is not None and (fields[0] in ("T", "t") or _is_frozen(pid))
+
+
+def has_host_pids() -> bool:
+    """Whether pids here are the host's, as in NVML's lists; False if /proc does not tell."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino == _HOST_PID_NAMESPACE
+    except OSError:
+        return False
 
 
 def has_mapped(pid: int, memfd: str) -> bool:

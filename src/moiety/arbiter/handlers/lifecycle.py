@@ -123,6 +123,9 @@ def on_attach(context: Context, event: ev.Attach) -> None:
     if not context.is_settled and not was_admitted:
         context.postponed.append(event)  # processes that outlived the last agent come back first
         return
+    if not was_admitted and event.too_many:
+        context.refuse(event, "capacity", event.too_many)
+        return
     if not was_admitted and (no := refuse_beside_all(context.ledger, event.gpu, tenant)):
         context.refuse(event, *no)
         return
