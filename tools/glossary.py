@@ -42,7 +42,7 @@ WITHOUT_EVENT: Final = {
 """messages to the agent of which the arbiter hears nothing under that name, and why"""
 WITHOUT_MESSAGE: Final = {
     "ArenaSet", "ChargeReleased", "ChargeTransferred", "GangJoined", "GpuLost", "Left", "Measured",
-    "Settled", "SettingsSet", "ShareSet", "StopChecked", "Tick", "UserLimitsSet",
+    "PromiseSet", "Settled", "SettingsSet", "ShareSet", "StopChecked", "Tick", "UserLimitsSet",
 }  # fmt: skip
 """events that the agent itself observes"""
 

@@ -21,6 +21,7 @@ from moiety.devices.interface import uuid_bytes
 from moiety.model import errors
 from moiety.testing.node import Node, kill
 from moiety.testing.waiting import DEADLINE_S
+from tests.support.wire_end import Hung
 from tests.support.wire_fakes import Shim
 
 JOIN = """
@@ -31,6 +32,20 @@ shim.hello("worker")
 print("joined", flush=True)
 sys.stdin.read()
 """
+ATTACH = """
+import sys
+from tests.support.wire_end import Hung
+from tests.support.wire_fakes import Shim
+shim = Shim(sys.argv[1])
+shim.hello("worker")
+try:
+    shim.attach(bytes.fromhex(sys.argv[2]))
+    print("attached", flush=True)
+except Hung as error:
+    print(error, flush=True)
+sys.stdin.read()
+"""
+CONTEXTS_MAX = 40
 GPU = "A100-80:memory=256MiB,link=4GB/s"
 
 
@@ -291,3 +306,30 @@ def test_doctor_knows_which_specifications_lead_nowhere(
     (dead,) = list(shares([folder]))
     assert "do not start now: no agent runs" in dead.text
     assert "moiety agent start" in dead.hint
+
+
+def test_memory_that_a_share_keeps_is_there_for_its_first_process(node: Node) -> None:
+    """Others cannot allocate it before, and no number of contexts takes it."""
+    gpu = node.json("status")["gpus"][0]
+    uuid, capacity = uuid_bytes(gpu["uuid"]), int(gpu["capacity_bytes"])
+    others = make(node, name="others")
+    other = connect(others)
+    other.attach(uuid)
+    row = make(node, "--memory", "128MiB")
+    with pytest.raises(Hung, match="kept for programs that will come"):
+        other.allocated(0, capacity - (96 << 20))
+    socket = Path(others["folder"], "socket", "shim.sock")
+    said = ""
+    for _ in range(CONTEXTS_MAX):
+        command = [sys.executable, "-c", ATTACH, str(socket), uuid.hex()]
+        process = node.start(command, stdin=True)
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        if said != "attached\n":
+            break
+    assert "kept for programs that will come" in said
+    shim = connect(row)
+    shim.attach(uuid)
+    shim.allocated(0, 128 << 20)
+    shim.close()
+    other.close()

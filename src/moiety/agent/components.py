@@ -173,7 +173,7 @@ def build(
         arbiter,
         journal,
         worker,
-        has_host_pids=kernel.has_host_pids(),
+        kernel=kernel,
         shared=shared,
     )
     orphans = Orphans(

@@ -22,6 +22,7 @@ from moiety.agent.control.configuration import Read, configured
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
 from moiety.agent.control.options import ARENA_MOST, Options
+from moiety.agent.control.promises import Promises
 from moiety.agent.control.records import survivors as find_survivors
 from moiety.agent.control.report import Reports
 from moiety.agent.control.server import ControlServer, failed
@@ -124,6 +125,7 @@ class Service:
         )
         clients = parts.clients.by_number
         enforcer = LimitEnforcer(parts.runtime, clients, known, self._rules)
+        Promises(parts.runtime, clients, parts.gpus, known)
         self._adoption = Adoption(known, parts.runtime)
         self._adoption.adopt(records)
         self._commands = commands = self._make_commands(parts, known, enforcer, changed)

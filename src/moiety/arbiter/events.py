@@ -292,6 +292,17 @@ class UserLimitsSet(Recordable, frozen=True):
     limits: Mapping[int, tuple[int, str]]
 
 
+class PromiseSet(Recordable, frozen=True):
+    """What is kept on a GPU for workloads that use no GPU yet; replaces what was kept there.
+
+    `memory_bytes` is for their data, `residue_bytes` for the first context of each.
+    """
+
+    gpu: int
+    memory_bytes: int
+    residue_bytes: int
+
+
 class SettingsSet(Recordable, frozen=True):
     """The settings have changed; the host memory for evicted bytes keeps its size."""
 
@@ -353,6 +364,7 @@ Event = (
     | ShareSet
     | SettingsSet
     | UserLimitsSet
+    | PromiseSet
     | ArenaSet
     | GpuLost
     | Tick

@@ -12,6 +12,7 @@ from dataclasses import replace
 from moiety.arbiter.instructions import StateChanged
 from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.state.balance import Balance, entry_of
+from moiety.arbiter.state.promise import NOTHING
 from moiety.arbiter.state.residency import NOT_POSTED, Request, Residency
 from moiety.arbiter.state.tenant import Tenant, TenantGang
 from moiety.arbiter.states import REVOKED, STAYING, WITH_LEASE, Cause, State, after
@@ -33,6 +34,8 @@ class Ledger:
         self.gangs: dict[str, TenantGang] = {}
         self.user_limits: Mapping[int, tuple[int, str]] = {}
         """by uid: what all tenants of a user may allocate on one GPU, and the rule in words"""
+        self.promises = dict.fromkeys(self.specs, NOTHING)
+        """By GPU: what is kept for workloads that use no GPU yet."""
         self.queue: list[int] = []
         self.parts_changed = True
         """True after a change of the tenants that want GPU time, or of their shares."""
@@ -231,8 +234,7 @@ class Ledger:
     def measure(self, tenant: Tenant, gpu: int, residue: int) -> None:
         """Replace the size of a context by the measured one, which includes the driver reserve."""
         on = tenant.gpus[gpu]
-        on.residue_bytes = residue
-        on.needed_bytes = 0
+        on.residue_bytes, on.needed_bytes = residue, 0
         self._post(tenant, gpu, on)
 
     def reserve(self, tenant: Tenant, gpu: int, least: int) -> None:

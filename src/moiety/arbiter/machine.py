@@ -62,6 +62,7 @@ HANDLERS: Final[dict[type, Callable[[Context, Any], None]]] = {
     ev.ShareSet: configuration.on_share_set,
     ev.SettingsSet: configuration.on_settings_set,
     ev.UserLimitsSet: configuration.on_user_limits_set,
+    ev.PromiseSet: configuration.on_promise_set,
     ev.ArenaSet: configuration.on_arena_set,
     ev.GpuLost: configuration.on_gpu_lost,
     ev.Tick: configuration.on_tick,

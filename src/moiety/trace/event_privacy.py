@@ -28,7 +28,7 @@ TEXTS: Final[dict[type, tuple[str, ...]]] = {
     do.Refused: ("text",),
 }
 """Fields with texts of users, by class; a test finds missing fields."""
-OWN_WORDS: Final = frozenset({(do.Refused, "code"), (do.Overdue, "state")})
+OWN_WORDS: Final = frozenset({(do.Refused, "code"), (do.Overdue, "state"), (ev.Attach, "too_many")})
 """Fields with texts of moiety only."""
 
 

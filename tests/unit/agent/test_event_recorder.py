@@ -147,6 +147,7 @@ ODD = (
     ev.Hello(1, share=Share(gpu=0.5, priority=Priority.HIGH, mode=Mode.MANAGED), name="ä", epoch=7),
     ev.SettingsSet(Settings(5, overdue=OverduePolicy.KILL)),
     ev.UserLimitsSet({1000: (5, "a rule"), 0: (1 << 70, "another")}),
+    ev.PromiseSet(0, 1 << 40, 1 << 20),
     ev.AllocRequest(1, 0, 1, 1 << 64, pinned=True),
     ev.DriverOom(1, 0, 1, -(1 << 65)),
     ev.Settled(),

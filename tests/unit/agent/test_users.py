@@ -148,6 +148,7 @@ def test_until_it_is_known_who_a_user_is_nothing_new_is_promised(
 
     class Workloads:
         by_id: ClassVar[dict[str, object]] = {}
+        on_owner: ClassVar[list[object]] = []
 
     enforcer = LimitEnforcer(None, {}, Workloads(), rules)  # type: ignore[arg-type]
     with pytest.raises(NotAllowed, match="user 7001 may have depends on its name and groups"):

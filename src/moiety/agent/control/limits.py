@@ -94,7 +94,7 @@ class LimitEnforcer:
         self._limits: dict[int, tuple[int, str]] = {}
         """By user: the bytes that the arbiter was told, and the rule in words."""
         workloads.effective = self.effective
-        workloads.on_owner = self._apply
+        workloads.on_owner.append(self._apply)
 
     def check(self, uid: int, share: Share, own: RunningWorkload | None = None) -> None:
         """Raise UserLimit if a user may not have this share; `own` has it instead of its own.

@@ -12,6 +12,7 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.limits import LimitEnforcer
+from moiety.agent.control.promises import coming
 from moiety.agent.control.workloads import RunningWorkload, Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus, index_of
@@ -134,20 +135,9 @@ class Shares:
         raise BadRequest(problem=f"{uuid} is no GPU of this agent")
 
     def _coming(self, own: RunningWorkload | None, gpu: int) -> Promised:
-        """What was promised to workloads that use no GPU yet, and will use this one.
-
-        With several GPUs it is not always known which one they will take: their shares are checked
-        again when they do.
-        """
-        uuid = self.gpus[gpu].device.uuid
-        alone = len(self.gpus) == 1
-        shares = [
-            workload.record.share
-            for workload in self.workloads.by_id.values()
-            if workload is not own
-            and (alone or uuid in workload.record.gpus)
-            and not any(self.clients[number].gpus for number in workload.clients)
-        ]
+        """What was promised to other workloads that use no GPU yet, and will use this one."""
+        found = coming(self.workloads.by_id.values(), self.clients, self.gpus, gpu)
+        shares = [workload.record.share for workload in found if workload is not own]
         return Promised(
             gpu=sum(share.gpu or 0.0 for share in shares),
             memory_bytes=sum(share.memory_bytes for share in shares),

@@ -107,7 +107,7 @@ class Workloads:
         self.by_id: dict[str, RunningWorkload] = {}
         self.effective: Callable[[RunningWorkload], Share] = _as_promised
         """Returns the share that a workload has beside the others of its user."""
-        self.on_owner: Callable[[int], None] = _nobody_cares
+        self.on_owner: list[Callable[[int], None]] = []
         """Called when the workloads of a user change."""
         sessions.clients.on_changed.append(self._changed)
         sessions.clients.on_left.append(self._left)
@@ -180,12 +180,13 @@ class Workloads:
         workload.record = record
         write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
         self.divide(workload)
-        self.on_owner(record.uid)
+        self._tell(record.uid)
 
     def remove(self, workload: RunningWorkload) -> None:
-        """Remove a share for containers; its processes lose their agent."""
+        """Forget a workload. If it is a share for containers, its processes lose their agent."""
         del self.by_id[workload.record.id]
         self._close(workload)
+        self._tell(workload.record.uid)
         shutil.rmtree(workload.folder, ignore_errors=True)
         if not self.by_id and self._on_empty:
             self._on_empty()
@@ -266,6 +267,7 @@ class Workloads:
         self.by_id[record.id] = workload
         self._limits.workloads.take(record.uid)
         self._loop.add_reader(listener.fileno(), self._accept, workload)
+        self._tell(record.uid)
         if workload.stays:
             return workload
         try:
@@ -329,6 +331,10 @@ class Workloads:
         if self.by_id.get(workload.record.id) is workload:
             self._loop.add_reader(workload.listener.fileno(), self._accept, workload)
 
+    def _tell(self, uid: int) -> None:
+        for call in self.on_owner:
+            call(uid)
+
     def _changed(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
         if workload is None:
@@ -343,7 +349,7 @@ class Workloads:
                 "client_record_not_written", client=str(client), error=str(error)
             )
         self.divide(workload)
-        self.on_owner(workload.record.uid)
+        self._tell(workload.record.uid)
 
     def _left(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
@@ -358,7 +364,7 @@ class Workloads:
                 "client_record_not_removed", client=str(client), error=str(error)
             )
         self.divide(workload)
-        self.on_owner(workload.record.uid)
+        self._tell(workload.record.uid)
         self._linger(workload)
 
     def _root_ended(self, workload: RunningWorkload) -> None:
@@ -375,12 +381,8 @@ class Workloads:
         current = self.by_id.get(workload.record.id)
         if current is not workload or workload.root_pidfd >= 0 or workload.clients:
             return
-        del self.by_id[workload.record.id]
-        self._close(workload)
-        shutil.rmtree(workload.folder, ignore_errors=True)
         self._runtime.log.info("workload_ended", workload=workload.record.id)
-        if not self.by_id and self._on_empty:
-            self._on_empty()
+        self.remove(workload)
 
     def _close(self, workload: RunningWorkload) -> None:
         self._limits.workloads.give(workload.record.uid)
@@ -394,7 +396,3 @@ class Workloads:
 
 def _as_promised(workload: RunningWorkload) -> Share:
     return workload.record.share
-
-
-def _nobody_cares(uid: int) -> None:
-    del uid

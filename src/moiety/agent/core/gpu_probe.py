@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor as ThreadPool
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from moiety.agent.core.client import Client
@@ -12,6 +13,7 @@ from moiety.agent.core.gpus import Gpus, MeasuredContext
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.event_loop import EventLoop
+from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
 from moiety.devices.budget import GRANULE_BYTES
@@ -39,13 +41,12 @@ class GpuProbe:
         journal: Journal,
         worker: ThreadPool | None = None,
         *,
-        has_host_pids: bool = False,
+        kernel: Kernel,
         shared: bool = False,
     ) -> None:
         """NVML is asked in `worker`; None: in a thread of its own.
 
-        `has_host_pids`: NVML and the agent know processes by the same numbers. `shared`: there are
-        programs of several users.
+        `shared`: there are programs of several users.
         """
         self._runtime = runtime
         self._loop = loop
@@ -56,7 +57,7 @@ class GpuProbe:
         self._journal = journal
         self._worker = worker or ThreadPoolExecutor(max_workers=1, thread_name_prefix="nvml")
         self._shared = shared
-        self._has_host_pids = has_host_pids
+        self._kernel = kernel
         self._names_clients = False
         """Whether NVML has named a registered process, so that it names all that have a context."""
 
@@ -93,17 +94,29 @@ class GpuProbe:
         self._gpus[gpu].announce(client.number, client.uid, timer)
 
     def _look_for(self, client: Client, gpu: int) -> None:
-        if gpu in client.attaching.values():  # it waits for room
+        waits = gpu in client.attaching.values()
+        if waits or self._kernel.is_stopped(client.pid):
             self._watch_for(client, gpu)
         else:
-            self.measure(client, gpu, 0, is_late=True)
+            self.usage(gpu, partial(self._looked_for, client, gpu))
 
-    def measure(self, client: Client, gpu: int, hint_bytes: int, *, is_late: bool = False) -> None:
+    def _looked_for(self, client: Client, gpu: int, usage: Usage | None) -> None:
+        """Keep no room for a context if NVML names other processes, but not this one."""
+        announced = self._gpus[gpu].announced
+        if usage is None or client.number not in announced or gpu in client.attaching.values():
+            return
+        if client.pid in usage.processes:
+            self._gpus[gpu].end_announcement(client.number)
+        elif self._names_clients:
+            text = f"it announced a context on GPU {gpu}, and has none; no room is kept for it"
+            self._journal.often(client.number, "ContextMissing", text, client, gpu)
+            self._runtime.feed(ev.Measured(client.number, gpu, 0))
+
+    def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
         """Measure a context of a process, with everything that its driver keeps there.
 
-        If NVML tells of no process (in a container it may not), the size that the process saw
-        counts, up to the estimate: it is only the process' word. `is_late`: if NVML tells of others
-        but not of this one, there is no context.
+        If NVML names no process (in a container it may not), the size that the process saw counts,
+        up to the estimate: it is only the process' word.
         """
         if self._arbiter.managed_bytes(client.number, gpu):
             return  # of managed memory, NVML counts the pages that are resident now
@@ -114,20 +127,14 @@ class GpuProbe:
                 return
             found = usage.processes.get(client.pid) if usage else None
             if found is not None:
-                self._names_clients = self._has_host_pids
+                self._names_clients = self._kernel.has_host_pids()
                 self._gpus[gpu].end_announcement(client.number)
             if found is not None and self._data_bytes(client, gpu) == before:
                 residue = max(0, found - before)
                 if residue:
                     context = MeasuredContext(client.uid, residue)
                     self._gpus[gpu].contexts.setdefault(client.number, context)
-            elif usage and found is None and self._names_clients:
-                if not is_late:
-                    return
-                residue = 0
-                text = f"it announced a context on GPU {gpu}, and has none; no room is kept for it"
-                self._journal.often(client.number, "ContextMissing", text, client, gpu)
-            elif hint_bytes:
+            elif hint_bytes and not (usage and found is None and self._names_clients):
                 residue = min(hint_bytes, self._gpus[gpu].budget.residue_bytes)
             else:
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moiety.arbiter.admission.memory import Refusal
+from moiety.arbiter.admission.memory import Refusal, promised_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
@@ -34,7 +34,7 @@ def reserve(
             f"{asked}, and {format_bytes(movable)} of others could leave; free some memory of this "
             f"program, or end others (moiety ps)"
         )
-    promised = sum(t.promised_bytes(o) for t, o in ledger.on(gpu))
+    promised = promised_bytes(ledger, gpu)
     spec = ledger.specs[gpu]
     possible = min(missing, movable)
     for other, allocated, stays in ledger.units(gpu):

@@ -44,8 +44,8 @@ def refuse_bytes(
         )
     if no := refuse_user_bytes(ledger, tenant, gpu, wanted):
         return "limit", no
-    promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
-    budget = budget_bytes(ledger, gpu)
+    promised = promised_bytes(ledger, gpu)
+    budget = budget_bytes(ledger, gpu, ledger.promises[gpu].residue_bytes)
     room = budget - (promised - promised_own)
     if own + wanted > room:
         left = format_bytes(max(0, room - own))
@@ -58,7 +58,7 @@ def refuse_bytes(
             return "capacity", f"{asked} cannot be had: {left} of the GPU are left to this program"
         return "capacity", (
             f"{asked} cannot be had: {left} of the GPU are left beside memory of others "
-            f"that cannot leave; end the program that holds it (moiety ps)"
+            f"that cannot leave{_coming(ledger, gpu)}; end the program that holds it (moiety ps)"
         )
     if pinned or tenant.memory.pinned:
         for other, allocated, stays in ledger.units(gpu, reach=reach):
@@ -100,10 +100,11 @@ def refuse_context(ledger: Ledger, gpu: int, residue: int, *, reach: bool = True
     """Why one more context does not fit on the GPU; None if it does. `reach` as above."""
     asked = f"no room for another context ({format_bytes(residue)}) on GPU {gpu}"
     budget = budget_bytes(ledger, gpu)
-    after = budget_bytes(ledger, gpu, residue)
-    promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+    after = budget_bytes(ledger, gpu, residue + ledger.promises[gpu].residue_bytes)
+    promised = promised_bytes(ledger, gpu)
     if after < promised:
-        return "capacity", f"{asked} beside {format_bytes(promised)} that cannot leave"
+        beside = f"{format_bytes(promised)} that cannot leave{_coming(ledger, gpu)}"
+        return "capacity", f"{asked} beside {beside}"
     for tenant, allocated, stays in ledger.units(gpu, reach=reach):
         need = allocated + promised - stays
         if after < need <= budget:
@@ -143,7 +144,7 @@ def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
     for gpu in ledger.specs:
         own = [(t, on) for t in tenants if (on := t.gpus.get(gpu))]
         need = sum(on.used_bytes for _, on in own)
-        promised = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+        promised = promised_bytes(ledger, gpu)
         room = budget_bytes(ledger, gpu) - promised + sum(t.promised_bytes(on) for t, on in own)
         if len(own) > 1 and need > room:
             return f"together they have {format_bytes(need)} of {format_bytes(room)} on GPU {gpu}"
@@ -155,6 +156,18 @@ def _own_bytes(tenant: Tenant, gpu: int) -> tuple[int, int]:
     own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
     promised = sum(m.promised_bytes(on) for m in mates(tenant) if (on := m.gpus.get(gpu)))
     return sum(on.allocated_bytes for on in own), promised
+
+
+def promised_bytes(ledger: Ledger, gpu: int) -> int:
+    """Bytes that others cannot have: what tenants were promised or have pinned, and promises."""
+    here = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
+    return here + ledger.promises[gpu].memory_bytes
+
+
+def _coming(ledger: Ledger, gpu: int) -> str:
+    """What of it is kept for programs that have not come, in words; empty if nothing is."""
+    kept = ledger.promises[gpu].memory_bytes
+    return f" ({format_bytes(kept)} of them are kept for programs that will come)" if kept else ""
 
 
 def budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
@@ -174,10 +187,11 @@ def _spill_bytes(
     spill = 0
     for each in ledger.specs:
         here = each == gpu
-        allocated = more if here else 0
+        coming = ledger.promises[each]
+        allocated = coming.memory_bytes + (more if here else 0)
         for tenant, on in ledger.on(each):
             is_other = beside is not None and tenant is not beside
             allocated += on.reach_bytes if is_other else on.allocated_bytes
-        budget = budget_bytes(ledger, each, residue if here else 0)
-        spill += max(0, allocated - max(0, budget))
+        contexts = coming.residue_bytes + (residue if here else 0)
+        spill += max(0, allocated - max(0, budget_bytes(ledger, each, contexts)))
     return spill

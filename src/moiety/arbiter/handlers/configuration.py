@@ -8,6 +8,7 @@ from typing import Final
 from moiety.arbiter import events as ev
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.settings import GpuSpec
+from moiety.arbiter.state.promise import Promise
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
 
@@ -41,6 +42,11 @@ def on_user_limits_set(context: Context, event: ev.UserLimitsSet) -> None:
     for tenant in context.ledger.tenants.values():
         if event.limits.get(tenant.uid) != before.get(tenant.uid):
             context.credit.recall_from(tenant, context.out)
+
+
+def on_promise_set(context: Context, event: ev.PromiseSet) -> None:
+    """Keep room on a GPU for those who were promised it and have not come."""
+    context.ledger.promises[event.gpu] = Promise(event.memory_bytes, event.residue_bytes)
 
 
 def on_settings_set(context: Context, event: ev.SettingsSet) -> None:

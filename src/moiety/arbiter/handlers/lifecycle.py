@@ -7,7 +7,7 @@ from dataclasses import replace
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.claims import refuse_claim
-from moiety.arbiter.admission.guarantees import refuse_share
+from moiety.arbiter.admission.guarantees import Promised, refuse_share
 from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.schedule import gangs
@@ -133,8 +133,9 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         context.refuse(event, *no)
         return
     own = frozenset([event.tenant])
+    beside = Promised(memory_bytes=context.ledger.promises[event.gpu].memory_bytes)
     if not was_admitted and (
-        taken := refuse_share(context.ledger, event.gpu, tenant.share, own=own)
+        taken := refuse_share(context.ledger, event.gpu, tenant.share, beside, own)
     ):
         context.refuse(event, "capacity", taken[0])
         return

@@ -1,0 +1,62 @@
+"""What was promised to workloads that use no GPU yet: the arbiter keeps it for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from moiety.agent.control.workloads import RunningWorkload, Workloads
+from moiety.agent.core.client import Client
+from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.runtime import Runtime
+from moiety.arbiter import events as ev
+
+
+def coming(
+    workloads: Iterable[RunningWorkload],
+    clients: Mapping[int, Client],
+    gpus: Gpus,
+    gpu: int,
+) -> list[RunningWorkload]:
+    """The workloads that use no GPU yet, and will use this one.
+
+    With several GPUs it is not always known which one they will take: their shares are checked
+    again when they do.
+    """
+    uuid = gpus[gpu].device.uuid
+    alone = len(gpus) == 1
+    return [
+        workload
+        for workload in workloads
+        if (alone or uuid in workload.record.gpus)
+        and not any(clients[number].gpus for number in workload.clients if number in clients)
+    ]
+
+
+class Promises:
+    """Tells the arbiter what to keep for workloads that use no GPU yet."""
+
+    def __init__(
+        self, runtime: Runtime, clients: Mapping[int, Client], gpus: Gpus, workloads: Workloads
+    ) -> None:
+        """Listens to workloads and processes that come and go."""
+        self._runtime = runtime
+        self._clients = clients
+        self._gpus = gpus
+        self._workloads = workloads
+        self._told = {gpu: ev.PromiseSet(gpu, 0, 0) for gpu in gpus}
+        workloads.on_owner.append(self._changed)
+
+    def _changed(self, uid: int) -> None:
+        """The workloads of a user have changed."""
+        del uid
+        for gpu, managed in self._gpus.items():
+            workloads = coming(self._workloads.by_id.values(), self._clients, self._gpus, gpu)
+            promised = [w for w in workloads if w.record.share.memory_bytes]
+            event = ev.PromiseSet(
+                gpu,
+                memory_bytes=sum(w.record.share.memory_bytes for w in promised),
+                residue_bytes=sum(managed.expected_residue_bytes(w.record.uid) for w in promised),
+            )
+            if event != self._told[gpu]:
+                self._told[gpu] = event
+                self._runtime.feed(event)

@@ -1,0 +1,77 @@
+"""What the arbiter is told to keep for workloads that use no GPU yet."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from moiety.agent.control.promises import Promises, coming
+from moiety.arbiter import events as ev
+from moiety.model.share import Share
+
+GIB = 1 << 30
+
+
+class Agent:
+    """GPUs, workloads and clients, as far as promises need them."""
+
+    def __init__(self, gpus: int = 1) -> None:
+        self.events: list[ev.Event] = []
+        self.clients: Any = {}
+        self.gpus: Any = {
+            gpu: SimpleNamespace(
+                device=SimpleNamespace(uuid=f"GPU-{gpu}"),
+                expected_residue_bytes=lambda uid: uid,
+            )
+            for gpu in range(gpus)
+        }
+        self.workloads: Any = SimpleNamespace(by_id={}, on_owner=[])
+        runtime: Any = SimpleNamespace(feed=self.events.append)
+        Promises(runtime, self.clients, self.gpus, self.workloads)
+
+    def add(self, name: str, share: Share, *gpus: str, uid: int = 100) -> Any:
+        """A workload without processes, bound to these GPUs or to none."""
+        record = SimpleNamespace(share=share, gpus=gpus, uid=uid)
+        self.workloads.by_id[name] = found = SimpleNamespace(record=record, clients=set())
+        self.changed()
+        return found
+
+    def join(self, workload: Any, number: int, *gpus: int) -> None:
+        """A process of a workload, which uses these GPUs."""
+        self.clients[number] = SimpleNamespace(gpus=set(gpus))
+        workload.clients.add(number)
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell the listeners."""
+        for call in self.workloads.on_owner:
+            call(100)
+
+
+def test_memory_and_a_context_are_kept_until_a_process_uses_the_gpu() -> None:
+    agent = Agent()
+    first = agent.add("a", Share(memory_bytes=2 * GIB))
+    agent.add("b", Share(memory_bytes=GIB), uid=7)
+    agent.join(first, 1)
+    assert agent.events == [ev.PromiseSet(0, 2 * GIB, 100), ev.PromiseSet(0, 3 * GIB, 107)]
+    agent.join(first, 2, 0)
+    assert agent.events[2:] == [ev.PromiseSet(0, GIB, 7)]
+    del agent.workloads.by_id["b"]
+    agent.changed()
+    agent.changed()
+    assert agent.events[3:] == [ev.PromiseSet(0, 0, 0)]
+
+
+def test_nothing_is_kept_for_a_share_without_memory() -> None:
+    agent = Agent()
+    agent.add("a", Share(gpu=0.5))
+    assert agent.events == []
+
+
+def test_of_several_gpus_the_ones_that_it_is_bound_to_count() -> None:
+    agent = Agent(2)
+    bound = agent.add("a", Share(memory_bytes=GIB), "GPU-1")
+    free = agent.add("b", Share(memory_bytes=GIB))
+    assert agent.events == [ev.PromiseSet(1, GIB, 100)]
+    assert coming([bound, free], agent.clients, agent.gpus, 0) == []
+    assert coming([bound, free], agent.clients, agent.gpus, 1) == [bound]
