@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections.abc import AsyncIterator
 
 import pytest
 
-from moiety.agent.control.metrics_server import MetricsServer
+from moiety.agent.control.metrics_server import CONNECTIONS_MAX, CONNECTIONS_PER_S, MetricsServer
 from moiety.agent.control.options import parse
 from moiety.config.values import Address, parse_hosts
 
@@ -94,3 +96,60 @@ def test_a_name_that_was_configured_is_answered_and_no_other() -> None:
 def test_what_is_no_host_name_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no list of host names"):
         parse_hosts(text)
+
+
+@contextlib.asynccontextmanager
+async def serving(texts: list[int]) -> AsyncIterator[MetricsServer]:
+    """A port; `texts` counts how often the text was made."""
+
+    async def made() -> bytes:
+        texts.append(1)
+        return b"moiety_agent_info 1\n"
+
+    server = MetricsServer(Address("127.0.0.1", 0), made, None)
+    await server.open()
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+async def get(server: MetricsServer) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
+    writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+    found = await reader.read()
+    writer.close()
+    return found
+
+
+def test_connections_that_say_nothing_make_no_other_wait() -> None:
+    async def asked() -> None:
+        async with serving([]) as server:
+            port = server.address.port
+            idle = [
+                await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX * 2)
+            ]
+            async with asyncio.timeout(30):
+                assert (await get(server)).endswith(b"moiety_agent_info 1\n")
+                ended = [await reader.read() for reader, _ in idle[:CONNECTIONS_MAX]]
+            assert set(ended) == {b""}, "the oldest had to go"
+            assert len(server._open) <= CONNECTIONS_MAX
+            for _, writer in idle:
+                writer.close()
+
+    asyncio.run(asked())
+
+
+def test_requests_without_pause_are_answered_at_a_rate() -> None:
+    async def asked() -> None:
+        texts: list[int] = []
+        async with serving(texts) as server:
+            loop = asyncio.get_running_loop()
+            began_s, number = loop.time(), int(CONNECTIONS_PER_S)
+            for _ in range(number):
+                assert (await get(server)).endswith(b"moiety_agent_info 1\n")
+            took_s = loop.time() - began_s
+            assert took_s > 0.7, "a burst of 20, and then 100 a second"
+            assert len(texts) <= took_s / 0.25 + 2
+
+    asyncio.run(asked())

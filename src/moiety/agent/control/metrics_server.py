@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
+from moiety.agent.core.rate_limits import TokenRate
 from moiety.agent.system.peer_socket import PeerSocket
 from moiety.config.values import Address
 from moiety.model.errors import MetricsRefused
@@ -20,12 +21,21 @@ from moiety.model.errors import MetricsRefused
 HEAD_MAX: Final = 8192
 TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 8
+"""How many are open at one time; one more ends the oldest."""
+CONNECTIONS_PER_S: Final = 100.0
+BACKLOG: Final = 128
+FRESH_S: Final = 0.25
+"""How long one text answers all requests to a port."""
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 """The version that every reader knows; moiety's names need no newer one."""
 
 
 class MetricsServer:
-    """One listener; `answer` gives the text for `/metrics`."""
+    """One listener; `answer` gives the text for `/metrics`.
+
+    Every user can connect to a port. So connections are taken one by one, at a rate that costs the
+    agent little, and one that says nothing makes no other wait.
+    """
 
     def __init__(
         self,
@@ -38,8 +48,13 @@ class MetricsServer:
         self._hosts = hosts
         self._answer = answer
         self._log = log
-        self._server: asyncio.Server | None = None
-        self._open = 0
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._open: dict[asyncio.Task[None], None] = {}
+        """The connections that are served, oldest first."""
+        self._rate = TokenRate(CONNECTIONS_PER_S, burst_s=0.2)
+        self._last = b""
+        self._last_s = -FRESH_S
         self.address = address
 
     async def open(self) -> None:
@@ -47,40 +62,67 @@ class MetricsServer:
         at = self.address
         try:
             if at.path:
-                self._server = await asyncio.start_unix_server(
-                    self._serve, sock=bound(at.path), limit=HEAD_MAX
-                )
+                self._listener = bound(at.path)
+                self._listener.listen(BACKLOG)
             else:
-                self._server = await asyncio.start_server(
-                    self._serve, at.host, at.port, limit=HEAD_MAX
+                family = socket.AF_INET6 if ":" in at.host else socket.AF_INET
+                self._listener = socket.create_server(
+                    (at.host, at.port), family=family, backlog=BACKLOG
                 )
-                port = self._server.sockets[0].getsockname()[1]
-                self.address = Address(at.host, port)
+                self._listener.setblocking(False)
+                self.address = Address(at.host, self._listener.getsockname()[1])
         except OSError as error:
             raise MetricsRefused(str(at), error.strerror or str(error)) from None
+        self._accepting = asyncio.create_task(self._accept(self._listener))
 
     def close(self) -> None:
         """Listen no more."""
-        if self._server is None:
+        if self._accepting is None or self._listener is None:
             return  # it never listened: a socket at its path belongs to another process
-        self._server.close()
+        self._accepting.cancel()
+        self._listener.close()
         if self.address.path:
             self.address.path.unlink(missing_ok=True)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open += 1
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError as error:  # it has hung up, or there are no descriptors left
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    await asyncio.sleep(TIMEOUT_S)
+                continue
+            task = asyncio.create_task(self._serve(sock))
+            self._open[task] = None
+            task.add_done_callback(self._open.pop)
+            if len(self._open) > CONNECTIONS_MAX:
+                next(iter(self._open)).cancel()
+            await asyncio.sleep(self._rate.spend(0, loop.time()))
+
+    async def _serve(self, sock: socket.socket) -> None:
         try:
-            if self._open <= CONNECTIONS_MAX:
-                async with asyncio.timeout(TIMEOUT_S):
-                    writer.write(await self._respond(await reader.readuntil(b"\r\n\r\n")))
-                    await writer.drain()
+            reader, writer = await asyncio.open_connection(sock=sock, limit=HEAD_MAX)
+        except OSError:
+            sock.close()
+            return
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                writer.write(await self._respond(await reader.readuntil(b"\r\n\r\n")))
+                await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # the client sent nothing, too much, or too slowly
         finally:
-            self._open -= 1
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
+
+    async def _text(self) -> bytes:
+        now_s = asyncio.get_running_loop().time()
+        if self.address.path or now_s - self._last_s >= FRESH_S:
+            self._last = await self._answer()
+            self._last_s = now_s
+        return self._last
 
     async def _respond(self, head: bytes) -> bytes:
         method, path, *_ = [*head.split(b"\r\n", 1)[0].split(), b"", b""]
@@ -92,7 +134,7 @@ class MetricsServer:
         if path.split(b"?")[0] != b"/metrics":
             return response("404 Not Found", b"/metrics is what there is\n", "text/plain")
         try:
-            body = await self._answer()
+            body = await self._text()
         except Exception as error:
             self._log.exception("metrics_failed")
             text = f"the agent failed on it: {error}\n".encode()
