@@ -148,6 +148,28 @@ def test_what_a_process_exports_is_bounded_and_what_it_gave_up_does_not_count(
     export(back, second)
 
 
+def test_what_all_processes_of_a_user_export_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moiety.agent.shim.ipc_broker.USER_TOKENS_MAX", 2)
+    agent = Agent()
+    one, other, stranger = agent.join(), agent.join(), agent.join()
+    stranger.uid = 7
+
+    def export(client: Any, number: int) -> None:
+        token = bytes([number]) * TOKEN_BYTES
+        agent.exports.exported(client, ShareMessage(Type.EXPORT, 0, token, bytes=SIZE))
+
+    export(one, 1)
+    export(other, 2)
+    with pytest.raises(ProtocolError, match="user's programs have more than 2 exports"):
+        export(other, 3)
+    export(stranger, 3)
+    agent.exports.left(one)
+    export(other, 1)
+    agent.exports.left(other)
+    agent.exports.left(stranger)
+    assert not agent.exports._by_user
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_an_exporter_is_told_when_no_process_has_its_memory_open(ends: bool) -> None:
     agent = Agent()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,6 +24,8 @@ from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
 from moiety.wire.messages import RefusedMessage, ShareMessage
 
 TOKENS_MAX: Final = 65536
+USER_TOKENS_MAX: Final = 2 * TOKENS_MAX
+"""Exports of all processes of one user: some 50 MiB of the agent."""
 """Most exports of one process; a program exports a few hundred allocations."""
 
 
@@ -73,6 +76,8 @@ class IpcBroker:
         self._by_token: dict[bytes, Export] = {}
         self._own: dict[int, dict[Export, None]] = {}
         """By tenant: what it exports."""
+        self._by_user: Counter[int] = Counter()
+        """How many exports the processes of each user have."""
         self._open: dict[int, dict[Export, None]] = {}
         """By tenant: what it has open from other processes."""
         self._held: dict[bytes, Export] = {}
@@ -94,6 +99,8 @@ class IpcBroker:
             raise ProtocolError("this token is another's")
         if len(self._own.get(client.number, ())) >= TOKENS_MAX:
             raise ProtocolError(f"more than {TOKENS_MAX} exports")
+        if self._by_user[client.uid] >= USER_TOKENS_MAX:
+            raise ProtocolError(f"this user's programs have more than {USER_TOKENS_MAX} exports")
         if known is None or is_late:
             found = known or self._held.pop(message.token, None)
             export = found or Export(message.token, message.gpu, message.bytes, None)
@@ -108,6 +115,7 @@ class IpcBroker:
         self._by_token[export.token] = export
         export.exporter = exporter
         self._own.setdefault(exporter.number, {})[export] = None
+        self._by_user[exporter.uid] += 1
         if export.payer is not None:
             self._runtime.feed(ev.ChargeReleased(export.payer, export.gpu, export.bytes))
             export.payer = None
@@ -251,6 +259,8 @@ class IpcBroker:
         """Let no process open an export any more; charge an importer if the memory is `gone`."""
         if export.exporter is not None:
             _strike(self._own, export.exporter.number, export)
+            self._by_user[export.exporter.uid] -= 1
+            self._by_user += Counter()  # drops users without any
         export.exporter = None
         for serial in list(export.relays):
             relay = self._forget(serial)
