@@ -179,8 +179,9 @@ def pair(name: str, holder: str, bars: tuple[float, float], note: str) -> list[F
     baselines = {"median": statistics.median(plain), "p99": percentile(plain, 0.99)}
     warm_us, cold_us = decision_us(0), decision_us(PAUSE_S)
     why = (
-        f"of which deciding is {cold_us:.0f} after a sleep, {warm_us:.0f} without one; four bare "
-        f"messages between C programs: {exchange_us(PAUSE_S):.0f}, {exchange_us(0):.0f}"
+        f"of which deciding the leases is {cold_us[0]:.0f} after a sleep, {warm_us[0]:.0f} without "
+        f"one ({cold_us[1]:.0f} and {warm_us[1]:.0f} with what follows them); four bare messages "
+        f"between C programs: {exchange_us(PAUSE_S):.0f}, {exchange_us(0):.0f}"
     )
     return [
         Figure(

@@ -28,8 +28,7 @@ class Ledger:
         self.arena_reason = ""
         """Why the arena is smaller than was wanted; empty if it is not."""
         self._changes: list[StateChanged] = []
-        self.lost: set[int] = set()
-        """Lost GPUs; their specs say that there is always room."""
+        self.lost: set[int] = set()  # their specs say that there is always room
         self.tenants: dict[int, Tenant] = {}
         self.gangs: dict[str, TenantGang] = {}
         self.user_limits: Mapping[int, tuple[int, str]] = {}
@@ -37,8 +36,10 @@ class Ledger:
         self.promises = dict.fromkeys(self.specs, NOTHING)
         """By GPU: what is kept for workloads that use no GPU yet."""
         self.queue: list[int] = []
+        self.members_changed = True
+        """True after a tenant came or went, on one GPU or all, or a share or gang changed."""
         self.parts_changed = True
-        """True after a change of the tenants that want GPU time, or of their shares."""
+        """True after a change of the tenants that want GPU time."""
 
     def on(self, gpu: int) -> Iterator[tuple[Tenant, Residency]]:
         """The tenants that have a context on this GPU, in order of arrival."""
@@ -91,8 +92,7 @@ class Ledger:
             else:
                 self.queue.append(tenant.number)
                 tenant.lease.waits_since_s = now_s
-        if state not in REVOKED:
-            drain.wants_again = False
+        drain.wants_again = drain.wants_again and state in REVOKED
         was_detained = drain.detained
         drain.answered = drain.detained = False
         tenant.since_s = now_s

@@ -196,6 +196,7 @@ class Arbiter:
     def check(self) -> None:
         """Compare the sums with a full recount; raises AssertionError where they differ."""
         self._context.ledger.recount()
+        self._context.fair_share.class_budgets.check()
 
     def tenants(self) -> list[TenantView]:
         """A picture of every tenant, for `ps`."""

@@ -97,7 +97,7 @@ def _leave(context: Context, number: int) -> None:
     context.postponed = [e for e in context.postponed if e.tenant != number]
     context.credit.drop(number)
     context.just_freed.drop(number)
-    context.ledger.parts_changed = True
+    context.ledger.members_changed = True
     if tenant := context.ledger.tenants.get(number):
         context.credit.forget(tenant.gpus.values())
         gangs.leave(context.ledger, tenant)
@@ -142,7 +142,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
     if exists and (no := refuse_claim(context.ledger, tenant, event)):
         context.refuse(event, *no)
         return
-    context.ledger.parts_changed = True
+    context.ledger.members_changed = True
     has_work = tenant.holds or tenant.state in REVOKED
     residency = Residency(
         residue_bytes=known.residue_bytes if known else event.residue_bytes,
@@ -175,7 +175,7 @@ def on_detach(context: Context, event: ev.Detach) -> None:
     context.just_freed.drop(*gone)
     if tenant := context.ledger.tenants.get(event.tenant):
         had_orders = tenant.has_orders
-        context.ledger.parts_changed = True
+        context.ledger.members_changed = True
         tenant.memory.counted.pop(event.gpu, None)
         if event.gpu in tenant.gpus:
             context.ledger.end_stay(tenant, (event.gpu,), tenant.state)

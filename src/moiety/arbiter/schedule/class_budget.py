@@ -101,10 +101,9 @@ class ClassBudgets:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._budgets: dict[Key, Budget] = {}
-        self._bounds: list[Bound] = []
-        self._known: list[tuple[object, ...]] = []
-        """What `_bounds` was found from."""
+        self._budgets: list[tuple[Bound, Budget]] = []
+        self._raised: list[Tenant] = []
+        """Tenants whose rank may be above that of their class."""
 
     def __bool__(self) -> bool:
         """Whether there is any: a promise, and a class above it."""
@@ -112,7 +111,7 @@ class ClassBudgets:
 
     def advance(self, elapsed_s: float, longest_s: Callable[[], float]) -> None:
         """Charge the time since the last step; see `Budget.advance`."""
-        for budget in self._budgets.values():
+        for _, budget in self._budgets:
             was_spent = budget.is_spent
             budget.advance(elapsed_s, longest_s)
             if budget.is_spent is not was_spent:
@@ -120,53 +119,54 @@ class ClassBudgets:
 
     def refresh(self) -> None:
         """Find who is raised, and the budgets anew if shares or tenants changed."""
-        tenants = self._ledger.tenants.values()
-        known: list[tuple[object, ...]] = []
-        for tenant in tenants:
-            usage = tenant.usage
-            usage.rank = usage.class_rank
-            known.append((id(tenant), usage.class_rank, tenant.share.gpu, *tenant.gpus))
-        if known != self._known:
-            self._known = known
-            self._bounds = list(self._find_bounds())
-            self._budgets = {bound.key: self._budget(bound) for bound in self._bounds}
-        for bound in self._bounds:
-            budget = self._budgets[bound.key]
-            budget.is_wanted = any(t.state is not State.IDLE for t in bound.promised)
+        for tenant in self._raised:
+            tenant.usage.rank = tenant.usage.class_rank
+        self._raised.clear()
+        if self._ledger.members_changed:
+            self._ledger.members_changed = False
+            known = {bound.key: budget for bound, budget in self._budgets}
+            self._budgets = [
+                (bound, _budget(bound, known.get(bound.key))) for bound in self._find_bounds()
+            ]
+        for bound, budget in self._budgets:
+            budget.is_wanted = False
+            for tenant in bound.promised:
+                if tenant.state is not State.IDLE:
+                    budget.is_wanted = True
+                    break
             budget.judge()
-        for bound in self._bounds:
-            if self._budgets[bound.key].is_spent:
+        for bound, budget in self._budgets:
+            if budget.is_spent:
                 self._raise(bound)
 
-    def _budget(self, bound: Bound) -> Budget:
-        """The budget of a bound: the known one, or one with what was not used lately."""
-        budget = self._budgets.get(bound.key)
-        if budget is None:
-            recent = sum(min(1.0, tenant.usage.recent) for tenant in bound.above)
-            budget = Budget((bound.free - min(1.0, recent)) * WINDOW_S, bound.free)
-            budget.left_s = max(-budget.most_s, budget.left_s)
-        budget.free = bound.free
-        budget.left_s = min(budget.most_s, budget.left_s)
-        return budget
+    def check(self) -> None:
+        """Compare the tenants of all budgets with a fresh look; raises AssertionError."""
+        if not self._ledger.members_changed:
+            assert [bound for bound, _ in self._budgets] == list(self._find_bounds())
 
     def find_rates(self) -> None:
         """Find what the classes above each rank occupy from now on, at the end of a step.
 
         Tenants that join them count as well: the promised ones wait for the whole.
         """
-        for bound in self._bounds:
+        for bound, budget in self._budgets:
             gpu = bound.key[0]
-            used = sum([tenant.gpus[gpu].rate for tenant in bound.above])
+            used = 0.0
+            for tenant in bound.above:
+                used += tenant.gpus[gpu].rate
             if used:
-                used += sum([tenant.gpus[gpu].rate for tenant in bound.others])
-            self._budgets[bound.key].used = used
+                for tenant in bound.others:
+                    used += tenant.gpus[gpu].rate
+            budget.used = used
 
     def next_change_s(self, now_s: float) -> float | None:
         """When a budget is used up, or counts again, if nothing happens; None: never."""
-        if not self._budgets:
-            return None
-        found = [budget.turns_after_s() for budget in self._budgets.values()]
-        return min((now_s + max(0.0, after) for after in found if after is not None), default=None)
+        first_s: float | None = None
+        for _, budget in self._budgets:
+            after_s = budget.turns_after_s()
+            if after_s is not None and (first_s is None or after_s < first_s):
+                first_s = after_s
+        return None if first_s is None else now_s + max(0.0, first_s)
 
     def _find_bounds(self) -> Iterator[Bound]:
         """Each GPU and rank with a promise and a class above it."""
@@ -192,6 +192,18 @@ class ClassBudgets:
         for tenant in bound.promised:
             for mate in mates(tenant):
                 mate.usage.rank = max(mate.usage.rank, top)
+                self._raised.append(mate)
+
+
+def _budget(bound: Bound, budget: Budget | None) -> Budget:
+    """The budget of a bound: the known one, or one with what was not used lately."""
+    if budget is None:
+        recent = sum(min(1.0, tenant.usage.recent) for tenant in bound.above)
+        budget = Budget((bound.free - min(1.0, recent)) * WINDOW_S, bound.free)
+        budget.left_s = max(-budget.most_s, budget.left_s)
+    budget.free = bound.free
+    budget.left_s = min(budget.most_s, budget.left_s)
+    return budget
 
 
 def pay_promises(members: Iterable[tuple[Tenant, float]], gpu: int, others_s: float) -> None:

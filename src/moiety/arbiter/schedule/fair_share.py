@@ -74,7 +74,7 @@ class FairShare:
 
     def refresh(self) -> None:
         """Find every tenant's part anew, if the tenants that want time or their shares changed."""
-        if not self._ledger.parts_changed:
+        if not (self._ledger.parts_changed or self._ledger.members_changed):
             return
         self._ledger.parts_changed = False
         self.class_budgets.refresh()
@@ -163,7 +163,7 @@ class FairShare:
             )
         else:
             tenant.usage.budget_s, tenant.usage.paused = 0.0, False
-        self._ledger.parts_changed = True
+        self._ledger.members_changed = True
         self._ledger.touch(tenant)
 
     def burst_s(self, tenant: Tenant) -> float:

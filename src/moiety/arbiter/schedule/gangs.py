@@ -40,7 +40,7 @@ def enter(ledger: Ledger, tenant: Tenant, name: str, size: int, *, begun: bool) 
     tenant.gang = gang
     gang.is_begun = gang.is_begun or begun or len(gang.members) >= gang.size
     level(gang)
-    ledger.parts_changed = True
+    ledger.members_changed = True
 
 
 def leave(ledger: Ledger, tenant: Tenant) -> None:
@@ -50,7 +50,7 @@ def leave(ledger: Ledger, tenant: Tenant) -> None:
         return
     gang.members.remove(tenant)
     gang.ahead.discard(tenant.number)
-    ledger.parts_changed = True
+    ledger.members_changed = True
     if gang.members:
         level(gang)
     else:
