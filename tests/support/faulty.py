@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent.core import executor
-from moiety.agent.service import main
+from moiety.agent.process import main
 from moiety.agent.shim import handlers
 from moiety.arbiter import instructions as do
 from moiety.wire.layout import Type

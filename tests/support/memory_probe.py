@@ -26,7 +26,7 @@ import msgspec
 
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.ring_buffer import Spans
-from moiety.agent.service import main
+from moiety.agent.process import main
 
 VARIABLE: Final = "MOIETY_WEIGHT"
 OURS: Final = "moiety."

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moiety.agent.service import main
+from moiety.agent.process import main
 
 VARIABLE: Final = "MOIETY_NAMES"
 

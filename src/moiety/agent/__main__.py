@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from moiety.agent.service import main
+from moiety.agent.process import main
 from moiety.model.errors import MoietyError
 
 try:

@@ -18,14 +18,14 @@ from moiety.agent.components import Components, build
 from moiety.agent.control import protocol, saved_settings
 from moiety.agent.control.adoption import Adoption
 from moiety.agent.control.commands import ControlCommands
-from moiety.agent.control.configuration import Read, configured
+from moiety.agent.control.configuration import Read
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
 from moiety.agent.control.options import ARENA_MOST, Options
 from moiety.agent.control.promises import Promises
 from moiety.agent.control.records import survivors as find_survivors
 from moiety.agent.control.report import Reports
-from moiety.agent.control.server import ControlServer, failed
+from moiety.agent.control.server import ControlServer
 from moiety.agent.control.shares import Shares
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.journal import Journal
@@ -33,20 +33,16 @@ from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.system import heap_warmup, oom_protection
 from moiety.agent.system.file_lock import FileLock, LockHeld
 from moiety.agent.system.gpu_locks import own
-from moiety.agent.system.logs import open_log
-from moiety.agent.system.paths import Directory, find, must_be_usable, prepare
+from moiety.agent.system.paths import Directory, must_be_usable, prepare
 from moiety.agent.system.sd_notify import ServiceManager
 from moiety.agent.system.users import USERS, User
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import GpuBudget, budget
 from moiety.devices.interface import Device, Devices
-from moiety.devices.nvml import Nvml, NvmlUnavailable
 from moiety.model.errors import (
     AgentAlreadyRunning,
     ArenaAboveHost,
-    BadArgument,
     CapacityAboveGpu,
-    ConfigError,
     MoietyError,
     NoGpu,
 )
@@ -344,47 +340,6 @@ def tell_ready(fd: int | None, answer: protocol.Answer) -> None:
         os.write(fd, protocol.encode(answer) + b"\n")
     with contextlib.suppress(OSError):
         os.close(fd)
-
-
-def main(arguments: Sequence[str], *, foreground: bool = False) -> int:
-    """Run an agent in this process; returns its exit code."""
-    try:
-        options, rules = configured(arguments)
-    except (ValueError, ConfigError) as error:
-        refusal = (
-            error
-            if isinstance(error, ConfigError)
-            else BadArgument.of(error, "moiety agent start --help")
-        )
-        if len(arguments) > 1 and arguments[0] == "--ready-fd":
-            tell_ready(int(arguments[1]), failed(refusal))
-        raise refusal from None
-    again = partial(configured, tuple(arguments))
-    return serve(options, rules, again, foreground=foreground)
-
-
-def serve(options: Options, rules: LimitRules, read: Read, *, foreground: bool) -> int:
-    """Run an agent in this process; raises MoietyError if it cannot start."""
-    service: Service | None = None
-    try:
-        # Files are for this user alone, even where others may go through the folder.
-        os.umask(0o077)
-        directory = find("system" if options.system else "own")
-        service = Service(directory, options, rules, read)
-        try:
-            devices = Nvml()
-        except NvmlUnavailable as error:
-            raise NoGpu(problem=str(error)) from None
-        with must_be_usable(directory):
-            log = open_log(directory.log, also_stderr=foreground, form=options.log_format)
-        asyncio.run(service.run(devices, log))
-    except MoietyError as error:
-        tell_ready(options.ready_fd, failed(error))
-        raise
-    finally:
-        if service:
-            service.release()
-    return 0
 
 
 def _lock_directory(directory: Directory) -> FileLock:

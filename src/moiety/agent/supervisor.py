@@ -20,6 +20,9 @@ BACKOFF_FIRST_S = 0.05
 BACKOFF_MAX_S = 5.0
 PREDECESSOR_S = 2.0
 """Seconds that an earlier supervisor may take to end."""
+SUCCESSION_S = 60.0
+"""The same, if the agent is to be replaced by one that stands by."""
+AFTER = "--after-fd"
 STEADY_S = 10.0
 """An agent that ran for this long is started again without a delay."""
 
@@ -73,27 +76,41 @@ def be_a_child() -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Keep the agent with these arguments alive: LOCK-FILE READY-FD AGENT-ARGUMENTS..."""
+    """Keep the agent with these arguments alive.
+
+    They are LOCK-FILE READY-FD [--after-fd FD] AGENT-ARGUMENTS...; with --after-fd the first agent
+    is started at once, and stands by while the supervisor before this one ends.
+    """
     if os.fork():
         os._exit(0)  # the process that started this one waits only for this, and keeps no child
-    try:
-        lock = file_lock.take(Path(arguments[0]), str(os.getpid()), PREDECESSOR_S)
-    except file_lock.LockHeld:
-        return 0  # the other supervisor brings an agent
     ready_fd = int(arguments[1])
-    command = [sys.executable, "-m", "moiety.agent"]
+    after = list(arguments[2:4]) if arguments[2:3] == [AFTER] else []
+    rest = arguments[2 + len(after) :]
+    command = [sys.executable, "-m", "moiety.agent", "--ready-fd", str(ready_fd)]
 
     # Each one gets it: an agent that is killed before it is ready has told nothing.
     os.set_inheritable(ready_fd, True)
 
-    def start() -> int:
+    def start(*options: str) -> int:
         child = os.fork()
         if child == 0:
             be_a_child()
-            os.execv(command[0], [*command, "--ready-fd", str(ready_fd), *arguments[2:]])
+            os.execv(command[0], [*command, *options, *rest])
         return child
 
-    status = supervise(start)
+    first = []
+    if after:
+        os.set_inheritable(int(after[1]), True)
+        first.append(start(*after))
+        os.close(int(after[1]))
+    try:
+        patience_s = SUCCESSION_S if first else PREDECESSOR_S
+        lock = file_lock.take(Path(arguments[0]), str(os.getpid()), patience_s)
+    except file_lock.LockHeld:
+        for child in first:
+            os.kill(child, signal.SIGKILL)
+        return 0  # the other supervisor brings an agent
+    status = supervise(lambda: first.pop() if first else start())
     lock.release()
     return status
 

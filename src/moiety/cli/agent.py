@@ -80,7 +80,7 @@ def start(foreground: bool, system: bool, output: str, **given: str | None) -> N
     except ValueError as error:
         raise errors.BadArgument.of(error, "moiety agent start --help") from None
     if foreground:
-        from moiety.agent.service import main
+        from moiety.agent.process import main
 
         sys.exit(main(arguments, foreground=True))
     directory = find("system" if "--system" in arguments else "own")

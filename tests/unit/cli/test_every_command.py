@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 import pytest
 
-from moiety.agent import service
+from moiety.agent import process
 from moiety.agent.control import client
 from moiety.agent.control.options import FLAGS
 from moiety.cli import agent as agent_command
@@ -77,7 +77,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(client, "start", start)
     monkeypatch.setattr(agent_command, "start_agent", start)
-    monkeypatch.setattr(service, "main", become)
+    monkeypatch.setattr(process, "main", become)
     monkeypatch.setattr(os, "execve", become)
     monkeypatch.setattr(kube, "must_have", become)  # what it serves is not tried here
     (tmp_path / "home").mkdir()

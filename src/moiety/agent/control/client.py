@@ -20,6 +20,7 @@ import msgspec
 from moiety.agent.control import protocol
 from moiety.agent.system import file_lock, processes
 from moiety.agent.system.paths import Directory, must_be_usable, prepare
+from moiety.agent.system.stand_by import AFTER
 from moiety.model import errors
 from moiety.version import __version__
 from moiety.wire.layout import VERSION
@@ -256,6 +257,19 @@ def _starts(
     environment: Mapping[str, str] | None = None,
 ) -> bool:
     """Start an agent; False if it was killed, or failed without a word, before it was ready."""
+    return is_ready(directory, begin(directory, arguments, environment))
+
+
+def begin(
+    directory: Directory,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    after: int | None = None,
+) -> int:
+    """Start an agent; returns the descriptor of a pipe for `is_ready`.
+
+    With `after`, a socket for `stand_by`, it stands by until it is told to begin.
+    """
     prepare(directory)
     if directory.shared and "--system" not in arguments:
         arguments = ["--system", *arguments]
@@ -263,13 +277,14 @@ def _starts(
         log = os.open(directory.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ready, theirs = os.pipe()
     command = [sys.executable, "-m", "moiety.agent.supervisor"]
-    command += [str(directory.supervisor_lock), str(theirs), *arguments]
+    stand_by = [] if after is None else [AFTER, str(after)]
+    command += [str(directory.supervisor_lock), str(theirs), *stand_by, *arguments]
     subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        pass_fds=[theirs],
+        pass_fds=[theirs] if after is None else [theirs, after],
         start_new_session=True,
         cwd="/",
         env=environment or environment_of_agents(),
@@ -277,6 +292,14 @@ def _starts(
     )
     os.close(theirs)
     os.close(log)
+    return ready
+
+
+def is_ready(directory: Directory, ready: int) -> bool:
+    """Wait for an agent from `begin`; False if it was killed, or failed without a word.
+
+    Raises what stopped it.
+    """
     with os.fdopen(ready, "rb") as pipe:
         if not select.select([pipe], [], [], START_TIMEOUT_S)[0]:
             raise errors.AgentSilent(problem=f"it was not ready after {START_TIMEOUT_S:.0f} s")

@@ -1,7 +1,8 @@
 """How a command puts a new agent in the place of one that runs, while programs run on.
 
-The last agent ends in order. Its programs keep their memory: holders run on, others wait at the
-gate. The next one has the version of the command, and the command line of the last.
+The next agent is started first, and stands by. The last one ends in order, and its programs keep
+their memory: holders run on, others wait at the gate. The next one has the version of the command,
+and the command line of the last.
 """
 
 from __future__ import annotations
@@ -18,19 +19,20 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import (
     START_TIMEOUT_S,
     Call,
+    begin,
     call,
     environment_of_agents,
-    start,
+    is_ready,
 )
 from moiety.agent.system import file_lock
 from moiety.agent.system.paths import Directory
+from moiety.agent.system.stand_by import AFTER, Standby
 from moiety.model import errors
 
 MODULE: Final = "moiety.agent"
 READY: Final = "--ready-fd"
 OWN: Final = ("MOIETY_NATIVE",)
 """Settings that name a version's own files."""
-END_TIMEOUT_S: Final = 30.0
 SETTLE_TIMEOUT_S: Final = 15.0
 LOOK_S: Final = 0.005
 
@@ -66,9 +68,18 @@ def restart(directory: Directory) -> Restarted:
     except file_lock.LockHeld as held:
         raise errors.AgentSilent(problem=f"{held}, which starts an agent") from None
     try:
-        began_s = time.monotonic()
-        _end(directory, pid, speaks=bool(before))
-        start(directory, arguments, environment)
+        standby = Standby()
+        ready = begin(directory, arguments, environment, standby.theirs.fileno())
+        try:
+            if not standby.wait(START_TIMEOUT_S):
+                _ready(directory, ready)  # says why
+                raise errors.AgentSilent(problem=f"it does not start; {directory.log} says why")
+            began_s = time.monotonic()
+            standby.begin_after(pid)
+            _tell_to_end(directory, pid, speaks=bool(before))
+            _ready(directory, ready)
+        finally:
+            standby.close()
         with call(directory) as next_one:
             _wait_until(lambda: _is_settled(next_one), SETTLE_TIMEOUT_S)
             here = next_one.agent
@@ -86,8 +97,9 @@ def arguments_of(pid: int, proc: Path = Path("/proc")) -> list[str] | None:
     if words[1:3] != ["-m", MODULE]:
         return None
     arguments = words[3:]
-    if arguments[:1] == [READY]:
-        del arguments[:2]
+    for own in (READY, AFTER):
+        if arguments[:1] == [own]:
+            del arguments[:2]
     return arguments
 
 
@@ -116,21 +128,24 @@ def _running(directory: Directory) -> tuple[int, str]:
             raise errors.NoAgent(str(directory.path), shared=directory.shared) from None
 
 
-def _end(directory: Directory, pid: int, *, speaks: bool) -> None:
-    """Have the last agent end in order, and wait until it and its supervisor have."""
+def _tell_to_end(directory: Directory, pid: int, *, speaks: bool) -> None:
+    """Have the last agent end in order."""
     if speaks:
         with call(directory) as running:
             running.ask(protocol.Stop(force=True, restarts=True), protocol.Done)
-    else:
-        try:
-            os.kill(pid, signal.SIGTERM)
-        except PermissionError:
-            raise errors.AgentNotYours(directory=str(directory.path)) from None
-        except ProcessLookupError:
-            pass
-    locks = (directory.lock, directory.supervisor_lock)
-    if not _wait_until(lambda: not any(map(file_lock.is_held, locks)), END_TIMEOUT_S):
-        raise errors.AgentSilent(problem=f"told to stop, pid {pid} is still there")
+        return
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError:
+        raise errors.AgentNotYours(directory=str(directory.path)) from None
+    except ProcessLookupError:
+        pass
+
+
+def _ready(directory: Directory, ready: int) -> None:
+    """Wait until the next agent is ready; raises what stopped it."""
+    if not is_ready(directory, ready):
+        raise errors.AgentSilent(problem=f"it ended at once; {directory.log} says why")
 
 
 def _is_settled(running: Call) -> bool:
