@@ -25,11 +25,10 @@ import aiohttp
 import yaml
 
 from bench.figure import Figure
-from moiety.kube.client import SLICES
+from moiety.kube.client import NAMESPACES, SLICES
 from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names
 from moiety.kube.webhook import registration
-from moiety.kube.webhook.certificate_controller import NAMESPACES
 from moiety.testing.apiserver import ApiServer
 
 IN_FLIGHT: Final = 50

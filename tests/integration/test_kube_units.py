@@ -22,7 +22,7 @@ def on_node(
 ) -> None:
     async def tell() -> None:
         async with KubeNode(tmp_path, GPUS, native=native) as node:
-            await node.start("--mode", mode, "--units", "10")
+            await node.start("--mode", mode)
             await story(node)
 
     asyncio.run(tell())
@@ -43,8 +43,8 @@ def test_units_become_a_share_and_are_taken_back_when_they_are_given_again(
 ) -> None:
     async def story(node: KubeNode) -> None:
         first, second = await gpus_of(node)
-        every = of(first, *range(10)) + of(second, *range(10))
-        some = await node.kubelet.prefer(RESOURCE, every, 5)
+        every = of(first, *range(100)) + of(second, *range(100))
+        some = await node.kubelet.prefer(RESOURCE, every, 50)
         (device,) = await node.kubelet.allocate(RESOURCE, some)
         kind, _, name = device.partition("=")
         assert kind == KIND
@@ -52,7 +52,7 @@ def test_units_become_a_share_and_are_taken_back_when_they_are_given_again(
         assert node.shares()[name]["share"]["gpu"] == 0.5
         with pytest.raises(AioRpcError, match="same number"):
             await node.kubelet.allocate(RESOURCE, of(first, 8, 9) + of(second, 8))
-        (other,) = await node.kubelet.allocate(RESOURCE, some[:3])
+        (other,) = await node.kubelet.allocate(RESOURCE, some[:30])
         assert set(node.specs()) == set(node.shares()) == {other.partition("=")[2]}
         assert node.shares()[other.partition("=")[2]]["share"]["gpu"] == 0.3
 
@@ -79,11 +79,11 @@ def test_claims_and_units_are_in_one_book(tmp_path: Path, native: Path) -> None:
         assert not (await node.prepare(claim)).error
         async for units in node.kubelet.units(RESOURCE):
             ill = {name for name, health in units.items() if health == "Unhealthy"}
-            if ill == set(of(gpus["gpu-0"], *range(10))):
+            if ill == set(of(gpus["gpu-0"], *range(100))):
                 break
         with pytest.raises(AioRpcError, match="60 % of it are given already, by claims"):
-            await node.kubelet.allocate(RESOURCE, of(gpus["gpu-0"], *range(5)))
-        await node.kubelet.allocate(RESOURCE, of(gpus["gpu-1"], *range(5)))
+            await node.kubelet.allocate(RESOURCE, of(gpus["gpu-0"], *range(50)))
+        await node.kubelet.allocate(RESOURCE, of(gpus["gpu-1"], *range(50)))
         await node.until(
             lambda: "taints" in node.devices()["gpu-1"], "claims are kept from the other GPU"
         )

@@ -20,7 +20,7 @@ from tests.kube.programs import NODE_NAME, kubeconfig
 
 IMAGE: Final = "moiety.test/worker:1"
 DRIVER: Final = "gpu.moiety.dev"
-RESOURCE: Final = "moiety.dev/gpu"
+RESOURCE: Final = "moiety.dev/gpu-percent"
 MIB: Final = 1 << 20
 GPU: Final = "A100-80:memory=128MiB,link=4GB/s"
 DIRECTORY: Final = Path("/run/moiety")

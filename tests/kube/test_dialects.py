@@ -16,14 +16,22 @@ HALF = {"annotations": {"moiety.dev/gpu": "0.5"}}
 pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 
+@pytest.fixture
+def opted_in(bed: Bed, namespace: str) -> str:
+    """A namespace in which the words of every system are read."""
+    bed.kubectl("label", "namespace", namespace, "moiety.dev/dialects=all")
+    return namespace
+
+
 @pytest.mark.parametrize(
     "asked",
     [HALF, pytest.param({"limits": {"nvshare.com/gpu": "1"}}, marks=pytest.mark.slow)],
     ids=["annotation", "nvshare"],
 )
 def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
-    bed: Bed, sharing: Sharing, namespace: str, asked: dict[str, Any]
+    bed: Bed, sharing: Sharing, opted_in: str, asked: dict[str, Any]
 ) -> None:
+    namespace = opted_in
     for name, seed in (("one", 1), ("two", 2)):
         bed.apply(asking(name, namespace, *work(103, LONG, seed=seed), **asked))
     sharing.until_all_gave_way(namespace, "one", "two")
@@ -45,17 +53,19 @@ def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
         ({"annotations": {"gpu-fraction": "0.5"}}, 0.5, "50%"),
         ({"limits": {"cnvrg.io/metagpu": "25"}}, 0.25, "25%"),
         ({"limits": {"moiety.dev/gpu": "1"}}, 1.0, None),
+        ({"limits": {"moiety.dev/gpu-percent": "30"}}, 0.3, None),
     ],
-    ids=["moiety", "kubeshare", "hami", "kai", "metagpu", "extended resource"],
+    ids=["moiety", "kubeshare", "hami", "kai", "metagpu", "extended resource", "percent"],
 )
 def test_a_pod_gets_the_share_that_it_asks_for(
     bed: Bed,
     sharing: Sharing,
-    namespace: str,
+    opted_in: str,
     asked: dict[str, Any],
     gpu: float | None,
     limit: str | None,
 ) -> None:
+    namespace = opted_in
     bed.apply(asking("asks", namespace, *work(8, LONG), **asked))
     sharing.until_phase(namespace, "asks", "Running")
 
@@ -86,6 +96,13 @@ def test_a_pod_gets_the_share_that_it_asks_for(
         ({"limits": {"moiety.dev/gpux": "50"}}, "no node has a resource moiety.dev/gpux"),
         ({**HALF, "limits": {"nvshare.com/gpu": "1"}}, "asked for twice"),
         ({"annotations": {"moiety.dev/gpu": "0.5", "moiety.dev/model": "B999"}}, "B999"),
+        ({"limits": {"moiety.dev/gpu": "50"}}, "50 % of one GPU is moiety.dev/gpu-percent: 50"),
+        ({"limits": {"moiety.dev/gpu": "2"}}, "no node has more than 1"),
+        ({"limits": {"moiety.dev/gpu-percent": "101"}}, "more than one GPU"),
+        (
+            {"annotations": {"moiety.dev/gpu": "0.1", "moiety.dev/gpus": "5"}},
+            "asks for 5 GPUs of one node, and no node has more than 1",
+        ),
     ],
     ids=[
         "1.7",
@@ -95,17 +112,47 @@ def test_a_pod_gets_the_share_that_it_asks_for(
         "unknown resource",
         "contradicting",
         "no such model",
+        "units of before",
+        "two whole GPUs",
+        "101 percent",
+        "parts of five GPUs",
     ],
 )
 def test_what_cannot_be_is_refused_when_it_is_applied(
-    sharing: Sharing, namespace: str, asked: dict[str, Any], said: str
+    sharing: Sharing, opted_in: str, asked: dict[str, Any], said: str
 ) -> None:
-    assert said in sharing.refusal(asking("odd", namespace, "true", **asked))
+    assert said in sharing.refusal(asking("odd", opted_in, "true", **asked))
+
+
+def test_words_of_another_system_are_left_alone_where_nobody_opted_in(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "32"}
+    theirs = asking("theirs", namespace, "true", limits=limits)
+    theirs["spec"]["schedulerName"] = "hami-scheduler"
+    bed.apply(theirs)
+    ours = asking("ours", namespace, "true", **HALF)
+    ours["spec"]["schedulerName"] = "own-scheduler"
+    bed.apply(ours)
+
+    spec = bed.get("pod", "theirs", "-n", namespace)["spec"]
+    assert spec["containers"][0]["resources"]["limits"] == limits
+    assert spec["schedulerName"] == "hami-scheduler"
+    assert "resourceClaims" not in spec
+    said = sharing.kubectl_moiety("explain", "-n", namespace, "theirs").stdout
+    assert f"in the words of hami, which are not read in namespace {namespace}" in said
+    spec = bed.get("pod", "ours", "-n", namespace)["spec"]
+    assert spec["resourceClaims"]
+    assert spec["schedulerName"] == "own-scheduler"
+    bed.kubectl("label", "namespace", namespace, "moiety.dev/dialects=hamy")
+    refused = sharing.refusal(asking("late", namespace, "true", limits=limits))
+    assert "there is no dialect hamy" in refused
 
 
 def test_containers_of_a_pod_that_ask_have_shares_of_their_own_or_one_together(
-    bed: Bed, sharing: Sharing, namespace: str
+    bed: Bed, sharing: Sharing, opted_in: str
 ) -> None:
+    namespace = opted_in
     nvshare, ours = {"limits": {"nvshare.com/gpu": "1"}}, {"moiety.dev/gpu": "0.2"}
     named = {**ours, "moiety.dev/container": "main,other"}
     each = asking("each", namespace, *work(8, LONG), **nvshare)
@@ -159,17 +206,14 @@ def test_whatever_waits_says_why_in_a_sentence(bed: Bed, sharing: Sharing, names
     bed.apply(other, claim("large", namespace, compute=10, memory="1Ti"))
     more = claim("more", namespace, compute=10, config={"gpu": {"request": "0.5"}})
     bed.apply(claim("much", namespace, compute=170), more)
-    several = {"moiety.dev/gpu": "0.1", "moiety.dev/gpus": "5"}
-    bed.apply(asking("several", namespace, "true", annotations=several))
     expected = {
         "other": f"its selector takes none ({expression})",
         "large": "10 % and 1 TiB of one GPU are wanted, which no GPU has",
         "much": "170 % of one GPU are wanted, which no GPU has",
         "more": "its parameters ask for 50 % of the GPU, and it consumes 10 % of one",
         "none": "waits for claim none, which does not exist",
-        "several": "5 GPUs of one node are wanted, and at most 1 have room",
     }
-    for name in expected.keys() - {"several"}:
+    for name in expected:
         bed.apply(claimant(name, namespace, "true"))
 
     def said(name: str) -> str:

@@ -65,6 +65,18 @@ def test_two_pods_that_each_allocate_four_fifths_of_a_gpu_compute_right(
         sharing.finish(namespace, name)
 
 
+def test_whole_gpus_are_units_of_all_of_one_and_more_than_a_node_has_are_refused(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    bed.apply(asking("whole", namespace, *work(16, LONG), limits={"moiety.dev/gpu": "1"}))
+    sharing.until_phase(namespace, "whole", "Running")
+
+    assert [row["share"]["gpu"] for row in sharing.shares().values()] == [1.0]
+    sharing.finish(namespace, "whole")
+    refused = sharing.refusal(asking("two", namespace, "true", limits={"moiety.dev/gpu": "2"}))
+    assert "2 GPUs of one node, and no node has more than 1" in refused
+
+
 @pytest.mark.slow
 def test_units_outlive_plugin_kubelet_and_agent(bed: Bed, sharing: Sharing, namespace: str) -> None:
     bed.apply(asking("stays", namespace, *work(16, LONG), limits={RESOURCE: "60"}))

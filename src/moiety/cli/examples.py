@@ -37,12 +37,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety trace", "three lines about where the time went"),
         ("moiety trace -o trace.json --follow 30s", "for Perfetto or Chrome's tracing page"),
     ),
-    "kube node": (
-        ("moiety kube node --mode plugin --units 10", "beside the agent of the same machine"),
-    ),
+    "kube node": (("moiety kube node --mode plugin", "beside the agent of the same machine"),),
     "kube": (
         ("moiety kube node --mode dra", "the DRA driver of this node, beside its agent"),
-        ("moiety kube node --mode plugin --units 10", "units of moiety.dev/gpu, ten a GPU"),
+        ("moiety kube node --mode plugin", "units of moiety.dev/gpu-percent, 100 a GPU"),
     ),
     "container": (("moiety container spec --name half --gpu 0.5", "a share for containers"),),
     "container spec": (

@@ -310,11 +310,13 @@ async def _explain(
     client: ApiClient, pod: str, namespace: str | None, system: str, kubeconfig: str | None
 ) -> Any:
     from moiety.kube import explain as explaining
-    from moiety.kube.client import EVENTS, ApiError
+    from moiety.kube.client import EVENTS, NAMESPACES, ApiError
     from moiety.kube.cluster_gpus import of
+    from moiety.kube.dialects.request import RequestRefused
     from moiety.kube.model import names
     from moiety.kube.webhook import webhook_config
     from moiety.kube.webhook.cluster_cache import CONFIG_MAPS
+    from moiety.kube.webhook.namespace_dialects import opted_in
 
     namespace = namespace or client.access.namespace
     found = await _pod(client, pod, namespace)
@@ -332,7 +334,12 @@ async def _explain(
         except ApiError:
             maps.append({})
     cluster = webhook_config.read(maps[0], maps[1], of(dict(each) for each in seen.slices)).cluster
-    return explaining.explain(found, seen, events, cluster.config)
+    config = cluster.config
+    try:
+        config = opted_in(await client.get(NAMESPACES, namespace), config)
+    except (ApiError, RequestRefused):
+        pass
+    return explaining.explain(found, seen, events, config)
 
 
 async def _uninstall(client: ApiClient) -> dict[str, int]:

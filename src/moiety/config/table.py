@@ -40,7 +40,6 @@ from moiety.config.values import (
     Switch,
     Text,
     Time,
-    Units,
     ValueKind,
     WhatIsSeen,
     When,
@@ -221,10 +220,9 @@ class KubeSettings:
         unset="as a pod, else $KUBECONFIG, else ~/.kube/config",
         metavar="FILE",
     )
-    units: Units = setting("units of moiety.dev/gpu that each GPU has (device plugin)", "100")
     resources: Resources | None = setting(
-        "resources of their own for units of some models: moiety.dev/a100=*A100*",
-        unset="all are moiety.dev/gpu",
+        "resources of their own for units of some models: moiety.dev/a100-percent=*A100*",
+        unset="all are moiety.dev/gpu-percent",
     )
     kubelet_dir: Folder = setting("the kubelet's", "/var/lib/kubelet")
     cdi_dir: Folder = setting("where CDI files go", "/var/run/cdi")

@@ -19,8 +19,7 @@ from moiety.model.units import format_bytes, parse_bytes, parse_duration, parse_
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
-UNITS_MOST: Final = 1000
-"""The most units of one GPU: the kubelet has each by name."""
+WHOLE_GPUS: Final = "moiety.dev/gpu"
 _RESOURCE: Final = re.compile(
     r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 )
@@ -204,20 +203,15 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
-def parse_units(text: str) -> int:
-    """How many units a GPU has."""
-    if text.isdecimal() and len(text) < 10 and 1 <= int(text) <= UNITS_MOST:
-        return int(text)
-    raise ValueError(f"{text!r} is no number of units: 1 to {UNITS_MOST}")
-
-
 def parse_resources(text: str) -> dict[str, str]:
-    """Names of resources with the models that they are of: `moiety.dev/a100=*A100*`."""
+    """Names of resources with the models that they are of: `moiety.dev/a100-percent=*A100*`."""
     found = {}
     for part in text.split(","):
         name, equals, model = (word.strip() for word in part.partition("="))
         if not equals or not model or not _RESOURCE.fullmatch(name):
             raise ValueError(f"{part!r} is no DOMAIN/NAME=MODEL")
+        if name == WHOLE_GPUS:
+            raise ValueError(f"{name} is whole GPUs, and units are percent of one: {name}-percent")
         found[name] = model
     return found
 
@@ -242,7 +236,6 @@ Quantum = Annotated[float, ValueKind(parse_quantum, "TIME")]
 Part = Annotated[float, ValueKind(parse_fraction, "PART")]
 Factor = Annotated[float, ValueKind(parse_factor, "N")]
 Count = Annotated[int, ValueKind(parse_count, "N")]
-Units = Annotated[int, ValueKind(parse_units, "N")]
 Switch = Annotated[bool, ValueKind(parse_switch, "BOOL")]
 Text = Annotated[str, ValueKind(str, "TEXT")]
 Folder = Annotated[Path, ValueKind(Path, "DIR")]

@@ -7,7 +7,7 @@ no request is impossible.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,10 +32,23 @@ class Fleet:
     """Every kind of GPU that some node has."""
 
     kinds: frozenset[GpuKind] = frozenset()
+    nodes: frozenset[tuple[GpuKind, ...]] = frozenset()
+    """The GPUs of each node; nodes with the same GPUs are in it once."""
 
     def sizes(self, gpu_request: GpuRequest) -> list[int]:
         """The memory sizes of the GPUs that fit a request, the smallest first."""
         return sorted({each.memory_bytes for each in self.kinds if fits(gpu_request, each.model)})
+
+    def most(self, gpu_request: GpuRequest) -> int:
+        """The most GPUs of one node that fit a request, by model and memory; 0 if none is known."""
+        kept = gpu_request.share.memory_bytes
+        return max(
+            (
+                sum(fits(gpu_request, each.model) and each.memory_bytes >= kept for each in node)
+                for node in self.nodes
+            ),
+            default=0,
+        )
 
     def check(self, gpu_request: GpuRequest) -> None:
         """Raises RequestRefused for a request that no GPU of the cluster can satisfy."""
@@ -70,19 +83,30 @@ class Fleet:
 
 def of(slices: Iterable[dict[str, Any]]) -> Fleet:
     """The GPUs of ResourceSlices, without slices of other drivers and unknown content."""
-    kinds = set()
+    by_node: dict[str, dict[int, list[GpuKind]]] = {}
     for each in slices:
         spec = each.get("spec") or {}
         if spec.get("driver") != share_config.DRIVER:
             continue
-        for device in spec.get("devices") or []:
-            name = ((device.get("attributes") or {}).get("productName") or {}).get("string", "")
-            memory = ((device.get("capacity") or {}).get(MEMORY) or {}).get("value", "")
-            try:
-                kinds.add(GpuKind(quantity.parse_bytes(str(memory)), name))
-            except quantity.InvalidQuantity:
-                continue
-    return Fleet(frozenset(kinds))
+        pool = spec.get("pool") or {}
+        generations = by_node.setdefault(str(pool.get("name", "")), {})
+        generations.setdefault(int(pool.get("generation") or 0), []).extend(_kinds(spec))
+    nodes = [found[max(found)] for found in by_node.values()]
+    return Fleet(
+        frozenset(kind for found in by_node.values() for kinds in found.values() for kind in kinds),
+        frozenset(tuple(sorted(node)) for node in nodes if node),
+    )
+
+
+def _kinds(spec: Mapping[str, Any]) -> Iterator[GpuKind]:
+    """The GPUs of one slice, without those whose memory is unknown."""
+    for device in spec.get("devices") or []:
+        name = ((device.get("attributes") or {}).get("productName") or {}).get("string", "")
+        memory = ((device.get("capacity") or {}).get(MEMORY) or {}).get("value", "")
+        try:
+            yield GpuKind(quantity.parse_bytes(str(memory)), name)
+        except quantity.InvalidQuantity:
+            continue
 
 
 def fits(gpu_request: GpuRequest, model: str) -> bool:

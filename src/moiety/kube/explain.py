@@ -13,6 +13,7 @@ from typing import Any, Final
 from moiety.kube import cluster_report
 from moiety.kube.dialects import resolve
 from moiety.kube.dialects.request import RequestRefused, WebhookConfig
+from moiety.kube.model import names
 from moiety.model.format import format_bytes, format_fraction
 
 Object = Mapping[str, Any]
@@ -96,7 +97,7 @@ def _without(pod: Object, config: WebhookConfig) -> tuple[str, str]:
     except RequestRefused as no:
         return f"has no share: it asks for one that makes no sense: {no.what}", no.hint
     if pod_request is None:
-        return "asks for no share of a GPU", "moiety.dev/gpu: '0.5' among its annotations"
+        return _unread(pod, config)
     what = "; ".join(
         f"{who}: {gpu_request}" for who, gpu_request in pod_request.by_container.items()
     )
@@ -104,6 +105,20 @@ def _without(pod: Object, config: WebhookConfig) -> tuple[str, str]:
         f"has no share although it asks for one ({what}): it was made when no webhook was "
         "registered, or in a namespace that is left out",
         "delete it and make it again",
+    )
+
+
+def _unread(pod: Object, config: WebhookConfig) -> tuple[str, str]:
+    """That a pod asks for no share, or in dialects that are not read in its namespace."""
+    others = resolve.unread(pod, config)
+    if not others:
+        return "asks for no share of a GPU", "moiety.dev/gpu: '0.5' among its annotations"
+    namespace = pod["metadata"].get("namespace", "default")
+    return (
+        f"has no share: it asks in the words of {' and '.join(others)}, which are not read in "
+        f"namespace {namespace}",
+        f"an administrator's kubectl label namespace {namespace} "
+        f"{names.DIALECTS}={'.'.join(others)}, and the pod again",
     )
 
 

@@ -185,7 +185,7 @@ class NodeDriver:
     async def _start_plugins(self) -> None:
         named = units.wanted_of(self.options.resources)
         for each in (*named, units.UnitName(units.RESOURCE)):
-            plugin = DevicePlugin(each, named, self.options.units, self.shares, self.log)
+            plugin = DevicePlugin(each, named, units.PER_GPU, self.shares, self.log)
             server = Server(self._plugins_dir / plugin.socket, (PLUGIN, plugin))
             await server.start()
             self._servers.append(server)

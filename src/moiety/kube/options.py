@@ -32,10 +32,8 @@ class DriverOptions:
     node: str = ""
     """The node's name in the cluster; empty: the machine's name."""
     kubeconfig: str | None = None
-    units: int = 100
-    """Units of a GPU, if pods get units."""
     resources: Mapping[str, str] = field(default_factory=dict)
-    """Further resources beside moiety.dev/gpu, each with the models of its GPUs."""
+    """Further resources beside moiety.dev/gpu-percent, each with the models of its GPUs."""
     kubelet_dir: Path = KUBELET
     cdi_dir: Path = USUAL_DIR
     state_dir: Path = field(default_factory=usual_state_dir)

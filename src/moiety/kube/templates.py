@@ -54,8 +54,8 @@ def shares(gpu_request: GpuRequest, cluster: Fleet) -> list[tuple[int, Share]]:
     return [(size, _of_size(gpu_request, size)) for size in cluster.sizes(gpu_request)[:SIZES_MOST]]
 
 
-def units(gpu_request: GpuRequest, per_gpu: int, memory_bytes: int = 0) -> int:
-    """How many units a request is, if a whole GPU has `per_gpu`. Raises RequestRefused.
+def units(gpu_request: GpuRequest, memory_bytes: int = 0) -> int:
+    """How many units a request is: a unit is one percent of a GPU. Raises RequestRefused.
 
     `memory_bytes` is the memory of a GPU of this cluster: 0 if the settings do not give it.
     """
@@ -79,11 +79,13 @@ def units(gpu_request: GpuRequest, per_gpu: int, memory_bytes: int = 0) -> int:
             "this cluster gives GPUs in units, which do not say of which model; a resource of that "
             "model among the container's limits does"
         )
-    if gpu_request.gpus > 1 and part < 1:
+    number = max(1, math.ceil(round(part * WHOLE, 6))) * gpu_request.gpus
+    if -(-number // WHOLE) != gpu_request.gpus:
         raise RequestRefused(
-            "this cluster gives GPUs in units, and those of several GPUs are whole ones"
+            f"this cluster gives GPUs in units, and {number} units are a share of "
+            f"{-(-number // WHOLE)} GPU(s), never of {gpu_request.gpus}"
         )
-    return max(1, math.ceil(round(part * per_gpu, 6))) * gpu_request.gpus
+    return number
 
 
 def _of_size(gpu_request: GpuRequest, size: int) -> Share:

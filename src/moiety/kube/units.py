@@ -13,10 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from moiety.kube.model import names
 from moiety.kube.resource_slices import NodeGpu
 from moiety.model.errors import MoietyError
 
-RESOURCE: Final = "moiety.dev/gpu"
+RESOURCE: Final = names.PERCENT
+PER_GPU: Final = 100
+"""Units of a GPU: each is one percent of its time."""
 
 
 class BadUnits(MoietyError):
@@ -36,7 +39,7 @@ class UnitName:
 
 
 def divide(named: Sequence[UnitName], gpus: Iterable[NodeGpu]) -> dict[str, list[NodeGpu]]:
-    """The GPUs of each resource: the first whose pattern fits, else moiety.dev/gpu."""
+    """The GPUs of each resource: the first whose pattern fits, else the usual resource."""
     every = [*named, UnitName(RESOURCE)]
     found: dict[str, list[NodeGpu]] = {each.resource: [] for each in every}
     for gpu in sorted(gpus, key=lambda each: each.card.index):
@@ -46,8 +49,8 @@ def divide(named: Sequence[UnitName], gpus: Iterable[NodeGpu]) -> dict[str, list
 
 
 def unit(uuid: str, number: int) -> str:
-    """The name of one unit."""
-    return f"{uuid}.{number:03}"
+    """The name of one unit; units of earlier versions, which pods still hold, had no letter."""
+    return f"{uuid}.p{number:02}"
 
 
 def uuid_of(name: str) -> str:

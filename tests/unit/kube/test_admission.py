@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.kube.cluster_gpus import Fleet, GpuKind
-from moiety.kube.dialects.request import WebhookConfig
+from moiety.kube.dialects.request import SPELLINGS, WebhookConfig
 from moiety.kube.model import names, share_config
 from moiety.kube.webhook import admission, review, webhook_config
 from moiety.kube.webhook.admission import AllocationMethod, ClusterView, Verdict
@@ -17,7 +18,10 @@ from moiety.kube.webhook.review import NoReview
 from moiety.model.share import Share
 
 CLUSTER = ClusterView(fleet=Fleet(frozenset({GpuKind(80 << 30, "NVIDIA A100")})))
-UNITS = ClusterView(by=AllocationMethod.UNITS)
+UNITS = ClusterView(
+    by=AllocationMethod.UNITS, config=WebhookConfig(units=("moiety.dev/gpu-percent",))
+)
+EVERY = dataclasses.replace(CLUSTER, config=WebhookConfig(spellings=SPELLINGS))
 
 
 def pod(limits: dict[str, str] | None = None, *more: str, **notes: str) -> dict[str, Any]:
@@ -63,18 +67,30 @@ def test_an_annotation_becomes_a_claim_of_the_container() -> None:
 
 def test_resources_of_another_system_are_taken_off() -> None:
     asked = pod({"nvshare.com/gpu": "1", "cpu": "2"})
-    asked["spec"]["schedulerName"] = "kai-scheduler"
-    verdict = admission.admit(asked, CLUSTER)
-    new = patched(asked, verdict)
+    new = patched(asked, admission.admit(asked, EVERY))
     assert new["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "2"}
-    assert new["spec"]["schedulerName"] == "default-scheduler"
-    assert any("kai-scheduler" in each for each in verdict.warnings)
+
+
+@pytest.mark.parametrize("name", ["kai-scheduler", "own-scheduler", "default-scheduler"])
+def test_the_name_of_a_scheduler_is_left_alone_unless_an_administrator_says_it_is_gone(
+    name: str,
+) -> None:
+    asked = pod(gpu="0.5")
+    asked["spec"]["schedulerName"] = name
+    verdict = admission.admit(asked, CLUSTER)
+    assert patched(asked, verdict)["spec"]["schedulerName"] == name
+    assert any(name in each for each in verdict.warnings) == (name == "kai-scheduler")
+
+    config = WebhookConfig(schedulers=("kai-scheduler",))
+    verdict = admission.admit(asked, dataclasses.replace(CLUSTER, config=config))
+    new = patched(asked, verdict)["spec"]["schedulerName"]
+    assert new == ("default-scheduler" if name == "kai-scheduler" else name)
 
 
 def test_by_units_the_container_gets_a_number_of_them_and_the_rest_is_an_annotation() -> None:
     asked = pod(gpu="0.5", memory_limit="2Gi")
     new = patched(asked, admission.admit(asked, UNITS))
-    assert new["spec"]["containers"][0]["resources"]["limits"] == {"moiety.dev/gpu": "50"}
+    assert new["spec"]["containers"][0]["resources"]["limits"] == {"moiety.dev/gpu-percent": "50"}
     assert "resourceClaims" not in new["spec"]
     assert new["metadata"]["labels"] == {names.SHARED: "units"}
     understood = json.loads(new["metadata"]["annotations"][names.ASKED])
@@ -88,7 +104,7 @@ def test_containers_of_one_share_have_one_claim_and_others_one_each() -> None:
     assert claims == [[{"name": "moiety-main"}], [{"name": "moiety-main"}]]
     asked = pod({"nvshare.com/gpu": "1"}, "eval")
     asked["spec"]["containers"][1]["resources"] = {"limits": {"nvshare.com/gpu": "1"}}
-    verdict = admission.admit(asked, CLUSTER)
+    verdict = admission.admit(asked, EVERY)
     new = patched(asked, verdict)
     assert [each["name"] for each in new["spec"]["resourceClaims"]] == [
         "moiety-main",
@@ -229,9 +245,12 @@ def test_settings_are_read_and_what_makes_no_sense_is_told_and_left_out() -> Non
     found = webhook_config.read(
         {
             "shares": "units",
-            "units": "10",
             "gpu-memory": "80Gi",
             "spellings": "moiety kai",
+            "schedulers": "kai-scheduler",
+            "gpus-per-node": "8",
+            "resources": "moiety.dev/gpu moiety.dev/a100-percent",
+            "units": "10",
             "whole-gpus": "maybe",
             "metagpu-resources": "cnvrg.io/metagpu cnvrg.io/a100=A100",
             "colour": "red",
@@ -240,17 +259,16 @@ def test_settings_are_read_and_what_makes_no_sense_is_told_and_left_out() -> Non
         Fleet(),
     )
     cluster = found.cluster
-    assert (cluster.by, cluster.units, cluster.gpu_memory_bytes) == (
-        AllocationMethod.UNITS,
-        10,
-        80 << 30,
-    )
+    assert (cluster.by, cluster.gpu_memory_bytes) == (AllocationMethod.UNITS, 80 << 30)
+    assert cluster.nodes.gpus_per_node == 8
+    assert cluster.config.units == ("moiety.dev/gpu-percent", "moiety.dev/a100-percent")
+    assert cluster.config.schedulers == ("kai-scheduler",)
     assert cluster.config.spellings == ("moiety", "kai")
     assert cluster.config.metagpu_resources == {"cnvrg.io/metagpu": "", "cnvrg.io/a100": "A100"}
     assert cluster.config.sizes == {"small": {"gpu": "0.25", "memory": "10Gi"}}
     assert not cluster.config.whole_gpus
     said = " ".join(found.problems)
-    for word in ("colour", "maybe", "size odd", "size none"):
+    for word in ("colour", "'units'", "maybe", "size odd", "size none"):
         assert word in said
 
 

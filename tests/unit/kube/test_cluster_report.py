@@ -189,6 +189,16 @@ def test_a_pod_that_asks_for_nothing_is_said_to() -> None:
     assert said(found, ClusterObjects()) == "default/p asks for no share of a GPU"
 
 
+def test_a_pod_in_words_that_are_not_read_is_told_who_can_change_that() -> None:
+    found = {
+        "metadata": {"name": "p", "namespace": "team", "annotations": {"gpu-fraction": "0.5"}},
+        "spec": {"containers": [{"name": "main"}]},
+    }
+    result = explain.explain(found, ClusterObjects())
+    assert "asks in the words of kai, which are not read in namespace team" in result.sentence
+    assert "kubectl label namespace team moiety.dev/dialects=kai" in result.hint
+
+
 def test_a_claim_that_does_not_exist_is_named() -> None:
     assert "waits for claim c, which does not exist" in said(
         pod("p", "c"), ClusterObjects([gpu_slice()])

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from moiety.kube.cluster_gpus import Fleet
+from moiety.kube.dialects import resolve
+from moiety.kube.dialects.request import SPELLINGS
 from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.webhook import webhook_config
@@ -17,7 +19,7 @@ from moiety.kube.webhook.certificate_controller import SECRET
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 KUBECTL = shutil.which("kubectl")
-OVERLAYS = ("dra", "plugin", "simgpu")
+OVERLAYS = ("dra", "plugin", "simgpu", "migration")
 
 
 def made(overlay: str) -> list[dict[str, Any]]:
@@ -54,6 +56,17 @@ def test_settings_and_sizes_make_sense(overlay: str) -> None:
         AllocationMethod.UNITS if overlay == "plugin" else AllocationMethod.CLAIMS
     )
     assert read.cluster.config.sizes["small"] == {"gpu": "0.25", "memory": "10Gi"}
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_words_of_other_systems_are_read_everywhere_only_by_the_migration_overlay(
+    overlay: str,
+) -> None:
+    settings = one(made(overlay), "ConfigMap", names.SETTINGS)["data"]
+    config = webhook_config.read(settings, {}, Fleet()).cluster.config
+    moves = overlay == "migration"
+    assert config.spellings == (SPELLINGS if moves else ("moiety",))
+    assert set(config.schedulers) == (resolve.SCHEDULERS if moves else set())
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

@@ -58,16 +58,31 @@ def test_a_pod_that_asks_for_nothing_is_left_alone() -> None:
 
 def test_whole_gpus_are_shared_where_the_cluster_says_so() -> None:
     asks = resolve.read(
-        pod(limited("main", {"nvidia.com/gpu": "2"})), WebhookConfig(whole_gpus=True)
+        pod(limited("main", {"nvidia.com/gpu": "2"})),
+        WebhookConfig(spellings=("moiety", "hami"), whole_gpus=True),
     )
     assert asks is not None
     assert asks.by_container["main"].share == Share(gpu=1.0)
     assert asks.by_container["main"].gpus == 2
 
 
-def test_dialects_that_are_switched_off_are_not_read() -> None:
-    asked = pod(limited("main", {"nvshare.com/gpu": "1"}))
-    assert resolve.read(asked, WebhookConfig(spellings=("moiety",))) is None
+OTHERS = {
+    "nvshare": pod(limited("main", {"nvshare.com/gpu": "1"})),
+    "kubeshare": pod(labels={"sharedgpu/gpu_limit": "0.5"}),
+    "hami": pod(limited("main", {"nvidia.com/gpumem": "30"})),
+    "kai": {**pod(), "metadata": {"annotations": {"gpu-fraction": "0.5"}}},
+    "metagpu": pod(limited("main", {"cnvrg.io/metagpu": "1"})),
+}
+
+
+@pytest.mark.parametrize("spelling", OTHERS)
+def test_words_of_another_system_are_read_only_where_somebody_opted_in(spelling: str) -> None:
+    asked = OTHERS[spelling]
+    assert resolve.read(asked, WebhookConfig()) is None
+    assert resolve.unread(asked, WebhookConfig()) == [spelling]
+    opted_in = WebhookConfig(spellings=("moiety", spelling))
+    assert resolve.read(asked, opted_in) is not None
+    assert resolve.unread(asked, opted_in) == []
 
 
 def test_all_that_annotations_say_is_read() -> None:

@@ -99,6 +99,32 @@ def test_what_no_gpu_can_give_is_refused(ask: GpuRequest, cluster: Fleet, said: 
     assert said in caught.value.what
 
 
+def test_the_node_with_the_most_gpus_that_fit_counts_and_only_its_newest_slices() -> None:
+    def slice_of(node: str, generation: int, *models: GpuKind) -> dict[str, Any]:
+        devices = [
+            {
+                "attributes": {"productName": {"string": each.model}},
+                "capacity": {"memory": {"value": str(each.memory_bytes)}},
+            }
+            for each in models
+        ]
+        pool = {"name": node, "generation": generation}
+        return {"spec": {"driver": "gpu.moiety.dev", "pool": pool, "devices": devices}}
+
+    found = cluster_gpus.of(
+        [
+            slice_of("a", 1, T4, T4, T4, T4),
+            slice_of("a", 2, T4, T4),
+            slice_of("a", 2, T4),
+            slice_of("b", 7, A100, A100),
+        ]
+    )
+    assert found.most(GpuRequest()) == 3
+    assert found.most(GpuRequest(models=("A100",))) == 2
+    assert found.most(GpuRequest(Share(memory_bytes=20 * GIB))) == 2
+    assert Fleet().most(GpuRequest()) == 0
+
+
 def test_where_no_gpu_is_known_yet_bytes_and_models_are_taken_at_their_word() -> None:
     ask = GpuRequest(Share(memory_bytes=80 * GIB), models=("H200",))
     (request,) = spec(ask, Fleet())["requests"]
@@ -112,7 +138,7 @@ def test_slices_of_our_driver_say_what_there_is() -> None:
     }
     ours = {"spec": {"driver": "gpu.moiety.dev", "devices": [device, {"name": "odd"}]}}
     theirs = {"spec": {"driver": "gpu.nvidia.com", "devices": [device]}}
-    assert cluster_gpus.of([ours, theirs, {}]) == Fleet(frozenset({T4}))
+    assert cluster_gpus.of([ours, theirs, {}]) == Fleet(frozenset({T4}), frozenset({(T4,)}))
     assert cluster_gpus.of([theirs]) == Fleet()
 
 
@@ -122,13 +148,14 @@ def test_slices_of_our_driver_say_what_there_is() -> None:
         (GpuRequest(Share(gpu=0.5)), 0, 50),
         (GpuRequest(Share(gpu=0.333)), 0, 34),
         (GpuRequest(Share(gpu=1.0), gpus=2), 0, 200),
+        (GpuRequest(Share(gpu=0.75), gpus=2), 0, 150),
         (GpuRequest(Share(gpu=0.1), memory_part=Fraction(1, 4)), 0, 25),
         (GpuRequest(Share(memory_bytes=20 * GIB)), 80 * GIB, 25),
         (GpuRequest(Share(gpu=0.5, memory_bytes=20 * GIB)), 80 * GIB, 50),
     ],
 )
 def test_units_are_the_larger_part(ask: GpuRequest, memory: int, expected: int) -> None:
-    assert templates.units(ask, 100, memory) == expected
+    assert templates.units(ask, memory) == expected
 
 
 @pytest.mark.parametrize(
@@ -141,4 +168,4 @@ def test_units_are_the_larger_part(ask: GpuRequest, memory: int, expected: int) 
 )
 def test_what_units_cannot_say_is_refused(ask: GpuRequest) -> None:
     with pytest.raises(RequestRefused):
-        templates.units(ask, 100)
+        templates.units(ask)

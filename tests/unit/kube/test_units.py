@@ -77,6 +77,12 @@ def test_where_nothing_fits_as_many_as_asked_for_are_named_all_the_same() -> Non
     assert len(found) == len(set(found)) == 30
 
 
+def test_a_unit_is_never_taken_for_one_of_an_earlier_version() -> None:
+    before = {f"{A}.{number:03}" for number in range(100)}
+    assert not before & set(free(A, 100))
+    assert {uuid_of(name) for name in before} == {A}
+
+
 def test_a_resource_has_the_models_that_it_names_and_the_usual_one_the_rest() -> None:
     gpus = [
         NodeGpu(Card(index, f"GPU-{index}", name, 1 << 30), 1 << 30)
@@ -86,5 +92,5 @@ def test_a_resource_has_the_models_that_it_names_and_the_usual_one_the_rest() ->
     assert {name: [gpu.card.index for gpu in each] for name, each in found.items()} == {
         "moiety.dev/a100": [0],
         "moiety.dev/t4": [1],
-        "moiety.dev/gpu": [2],
+        "moiety.dev/gpu-percent": [2],
     }

@@ -14,16 +14,11 @@ import aiohttp
 import pytest
 import structlog
 
-from moiety.kube.client import PODS, SLICES, ApiClient
+from moiety.kube.client import NAMESPACES, PODS, SLICES, ApiClient
 from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names
 from moiety.kube.webhook import registration, template_gc
-from moiety.kube.webhook.certificate_controller import (
-    NAMESPACES,
-    SECRET,
-    SECRETS,
-    CertificateController,
-)
+from moiety.kube.webhook.certificate_controller import SECRET, SECRETS, CertificateController
 from moiety.kube.webhook.cluster_cache import CONFIG_MAPS, ClusterCache
 from moiety.kube.webhook.server import Webhook, WebhookOptions, serving
 from moiety.kube.webhook.template_gc import TEMPLATES
@@ -194,7 +189,10 @@ def test_settings_count_as_soon_as_they_are_written() -> None:
             await registered(server, hook)
             server.put(
                 CONFIG_MAPS,
-                {"metadata": {"name": names.SETTINGS}, "data": {"metagpu-resources": "a.b/c"}},
+                {
+                    "metadata": {"name": names.SETTINGS},
+                    "data": {"metagpu-resources": "a.b/c", "spellings": "metagpu"},
+                },
                 names.NAMESPACE,
             )
 
@@ -208,6 +206,29 @@ def test_settings_count_as_soon_as_they_are_written() -> None:
                 {"name": "main", "resources": {"limits": {"a.b/c": "30"}}}]}}  # fmt: skip
             answer = await Asker(server, port)("/mutate", pod)
             assert "patch" in answer
+
+    run(body)
+
+
+def hami() -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000"}
+    containers = [{"name": "main", "image": "x", "resources": {"limits": limits}}]
+    return {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+
+
+def test_words_of_another_system_are_read_where_the_namespace_says_so() -> None:
+    async def body() -> None:
+        async with cluster() as (server, client), serving(client, OPTIONS, LOG) as (hook, port):
+            await registered(server, hook)
+            ask = Asker(server, port)
+            for label, said in (("kai", "as it is"), ("hami", "changed"), ("hamy", "no dialect")):
+                labels = {names.DIALECTS: label}
+                server.put(NAMESPACES, {"metadata": {"name": "team", "labels": labels}})
+                answer = await ask("/mutate", hami())
+                if answer["allowed"]:
+                    assert said == ("changed" if "patch" in answer else "as it is")
+                else:
+                    assert said in answer["status"]["message"]
 
     run(body)
 

@@ -22,7 +22,6 @@ from moiety.kube.dialects.request import (
     memory,
     notes,
     part,
-    resources,
     share,
 )
 from moiety.kube.model import names
@@ -47,7 +46,6 @@ def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:
             near = difflib.get_close_matches(key, names.ASKS, n=1)
             meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(names.ASKS)}"
             raise RequestRefused(f"there is no annotation {key}; {meant}")
-    _units(pod, config)
     asked = {key: text for key, text in said.items() if key in names.ASKS}
     if not asked:
         return []
@@ -124,17 +122,3 @@ def _who(pod: Pod, named: str | None) -> list[str]:
     if not found:
         raise RequestRefused(f"{names.CONTAINER} is empty")
     return found
-
-
-def _units(pod: Pod, config: WebhookConfig) -> None:
-    """Refuse units that no node has: a pod with them would wait for ever."""
-    for container in containers(pod):
-        for key, text in resources(container).items():
-            if not key.startswith(names.PREFIX):
-                continue
-            if key not in config.units:
-                raise RequestRefused(
-                    f"container {container['name']}: no node has a resource {key}; there are "
-                    f"{', '.join(config.units)}"
-                )
-            count(f"container {container['name']}: {key}", text)

@@ -15,6 +15,8 @@ Pod = Mapping[str, Any]
 MIB: Final = 1 << 20
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 SPELLINGS: Final = ("moiety", "nvshare", "kubeshare", "hami", "kai", "metagpu")
+OURS: Final = ("moiety",)
+"""The dialects that are read without an opt-in: other systems' words mean nothing at first."""
 
 
 class RequestRefused(InvalidValue):
@@ -57,15 +59,17 @@ class ContainerRequest:
 class WebhookConfig:
     """The webhook's settings about dialects, from the cluster's ConfigMap."""
 
-    spellings: tuple[str, ...] = SPELLINGS
+    spellings: tuple[str, ...] = OURS
     whole_gpus: bool = False
-    """True: share also pods that ask for nothing but `nvidia.com/gpu`."""
+    """True: where HAMi's dialect is read, share also pods that say only `nvidia.com/gpu`."""
     metagpu_resources: Mapping[str, str] = field(default_factory=lambda: {"cnvrg.io/metagpu": ""})
     """Names of MetaGPU's resources, each with a model or an empty text."""
     metagpu_units: int = 100
     """MetaGPU's units of a GPU."""
     units: tuple[str, ...] = (names.GPU,)
-    """Moiety's resources that nodes have."""
+    """Moiety's resources that nodes have: the webhook checks them and leaves them as they are."""
+    schedulers: tuple[str, ...] = ()
+    """Schedulers that are gone: pods with a share wait for the usual one instead."""
     sizes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Sizes by name: annotations without their prefix."""
 

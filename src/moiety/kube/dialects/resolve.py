@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from moiety.kube.dialects import hami, kai, kubeshare, metagpu, moiety, nvshare
+from moiety.kube.dialects import gpu_limits, hami, kai, kubeshare, metagpu, moiety, nvshare
 from moiety.kube.dialects.request import (
+    SPELLINGS,
     ContainerRequest,
     GpuRequest,
     Pod,
@@ -16,7 +18,6 @@ from moiety.kube.dialects.request import (
     containers,
     resources,
 )
-from moiety.kube.model import names
 
 READERS: Final[Mapping[str, Callable[[Pod, WebhookConfig], list[ContainerRequest]]]] = {
     "moiety": moiety.read,
@@ -29,7 +30,7 @@ READERS: Final[Mapping[str, Callable[[Pod, WebhookConfig], list[ContainerRequest
 SCHEDULERS: Final = frozenset(
     {"hami-scheduler", "kai-scheduler", "kubeshare-scheduler", "runai-scheduler"}
 )
-"""Schedulers of systems with a dialect here: a pod that moiety shares must not wait for them."""
+"""Schedulers of systems with a dialect here. A pod that asks for one waits while it is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,15 @@ class PodRequest:
 
 def read(pod: Pod, config: WebhookConfig) -> PodRequest | None:
     """The requests of a pod; None if it asks for no share. Raises RequestRefused."""
+    limits = gpu_limits.read(pod, config)
     found: dict[str, list[ContainerRequest]] = {}
     for spelling in config.spellings:
         requests = READERS[spelling](pod, config)
         if requests:
             found[spelling] = requests
+    _no_units_beside(pod, found)
+    if limits:
+        found = {"limits": limits}
     if not found:
         return None
     merged: dict[str, ContainerRequest] = {}
@@ -59,7 +64,6 @@ def read(pod: Pod, config: WebhookConfig) -> PodRequest | None:
         for request in requests:
             _agree(merged.setdefault(request.container, request), request)
     _same_containers(found)
-    _no_units_beside(pod, merged)
     order = [each["name"] for each in containers(pod)]
     keys = {key for requests in found.values() for request in requests for key in request.keys}
     together = {request.container for request in found.get("moiety", [])}
@@ -91,15 +95,36 @@ def _same_containers(found: Mapping[str, list[ContainerRequest]]) -> None:
         )
 
 
-def _no_units_beside(pod: Pod, merged: Mapping[str, ContainerRequest]) -> None:
+def unread(pod: Pod, config: WebhookConfig) -> list[str]:
+    """The dialects in which a pod asks for a share, and that the settings leave out."""
+    every = dataclasses.replace(config, spellings=SPELLINGS)
+    return [each for each in SPELLINGS if each not in config.spellings and _asks(each, pod, every)]
+
+
+def _asks(spelling: str, pod: Pod, config: WebhookConfig) -> bool:
+    try:
+        return bool(READERS[spelling](pod, config))
+    except RequestRefused:
+        return True
+
+
+def _no_units_beside(pod: Pod, found: Mapping[str, list[ContainerRequest]]) -> None:
+    """Refuse a resource of GPUs in a pod that asks for a share in another way, too."""
+    if not found:
+        return
+    said = ", ".join(next(iter(found.values()))[0].keys)
     for container in containers(pod):
         asked = resources(container)
-        request = merged.get(container["name"])
-        read_here = set(request.keys) if request else set()
+        read_here = {
+            key
+            for requests in found.values()
+            for request in requests
+            if request.container == container["name"]
+            for key in request.keys
+        }
         for key in asked:
-            whole = key in (hami.WHOLE, names.GPU) and asked[key] != "0"
-            if whole and (key not in read_here or key == names.GPU):
-                said = ", ".join(next(iter(merged.values())).keys)
+            whole = key in (hami.WHOLE, *gpu_limits.KEYS) and asked[key] != "0"
+            if whole and (key not in read_here or key in gpu_limits.KEYS):
                 raise RequestRefused(
                     f"container {container['name']} asks for {key}: {asked[key]}, and the pod for "
                     f"a share as well ({said}); one of them"

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.kube.dialects import resolve
-from moiety.kube.dialects.request import RequestRefused, WebhookConfig
+from moiety.kube.dialects.request import SPELLINGS, RequestRefused, WebhookConfig
 
 CONFIG: Final = WebhookConfig(
+    spellings=SPELLINGS,
+    units=(),
     sizes={"small": {"gpu": "0.25", "memory": "10Gi"}},
     metagpu_resources={"cnvrg.io/metagpu": "", "cnvrg.io/metagpu-a100": "A100"},
 )
-"""The settings with which the examples are read."""
+"""The settings with which the examples are read: all that can be said is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,10 @@ ROWS: Final = (
     _notes("moiety", {"moiety.dev/memory": "20GiB"}),
     _notes("moiety", {"moiety.dev/priority": "high"}),
     _notes("moiety", {"moiety.dev/template": "huge"}),
+    _limits("moiety", {"moiety.dev/gpu": "2"}),
+    _limits("moiety", {"moiety.dev/gpu-percent": "50"}),
     _limits("moiety", {"moiety.dev/gpu": "50"}),
+    _limits("moiety", {"moiety.dev/gpu-percent": "150"}),
     _limits("moiety", {"moiety.dev/gpux": "50"}),
     _limits("nvshare", {"nvshare.com/gpu": "1"}),
     _limits("nvshare", {"nvshare.com/gpu": "2"}),

@@ -11,7 +11,7 @@ import msgspec
 
 from moiety.kube import templates
 from moiety.kube.cluster_gpus import Fleet
-from moiety.kube.dialects import resolve
+from moiety.kube.dialects import gpu_limits, resolve
 from moiety.kube.dialects.request import (
     GpuRequest,
     Pod,
@@ -24,6 +24,8 @@ from moiety.kube.dialects.request import (
 from moiety.kube.model import names, share_config
 from moiety.kube.resize import InvalidResize
 from moiety.kube.resize import parse as parse_resize
+from moiety.kube.webhook import node_capacity
+from moiety.kube.webhook.node_capacity import NodeCapacity
 
 USUAL_SCHEDULER: Final = "default-scheduler"
 
@@ -42,10 +44,9 @@ class ClusterView:
     config: WebhookConfig = field(default_factory=WebhookConfig)
     fleet: Fleet = field(default_factory=Fleet)
     by: AllocationMethod = AllocationMethod.CLAIMS
-    units: int = 100
-    """Units of a GPU."""
     gpu_memory_bytes: int = 0
     """Memory of each GPU, if units are given and the settings say it; else 0."""
+    nodes: NodeCapacity = field(default_factory=NodeCapacity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
             "manifest",
             "the manifest that the pod was made from",
         )
+    node_capacity.check(pod, pod_request, cluster.config, cluster.fleet, cluster.nodes)
     if pod_request is None:
         return Verdict()
     spec = pod["spec"]
@@ -133,11 +135,11 @@ def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
         _one_user_each(pod_request)
         for name, gpu_request in pod_request.by_container.items():
             own = by_name[name]["resources"]
-            number = templates.units(gpu_request, cluster.units, cluster.gpu_memory_bytes)
-            own["limits"] = {**(own.get("limits") or {}), names.GPU: str(number)}
+            number = templates.units(gpu_request, cluster.gpu_memory_bytes)
+            own["limits"] = {**(own.get("limits") or {}), names.PERCENT: str(number)}
     return Verdict(
         patch=tuple(_patch(pod, pod_request, changed, claims, cluster)),
-        warnings=tuple(_warnings(pod, pod_request)),
+        warnings=tuple(_warnings(pod, pod_request, cluster.config)),
         templates=tuple(made.values()),
     )
 
@@ -210,7 +212,7 @@ def _patch(
                 found.append(_add(f"/spec/{where}/{number}/resources", new["resources"]))
     if claims:
         found.append(_add("/spec/resourceClaims", [*(spec.get("resourceClaims") or []), *claims]))
-    if spec.get("schedulerName") in resolve.SCHEDULERS:
+    if spec.get("schedulerName") in cluster.config.schedulers:
         found.append(_add("/spec/schedulerName", USUAL_SCHEDULER))
     return found
 
@@ -219,8 +221,8 @@ def _add(path: str, value: Any) -> Mapping[str, Any]:
     return {"op": "add", "path": path, "value": value}
 
 
-def _warnings(pod: Pod, pod_request: resolve.PodRequest) -> list[str]:
-    found = []
+def _warnings(pod: Pod, pod_request: resolve.PodRequest, config: WebhookConfig) -> list[str]:
+    found = gpu_limits.warnings(pod, config)
     spec = pod["spec"]
     regular = [each["name"] for each in spec.get("containers") or []]
     if "moiety" in pod_request.spellings and names.CONTAINER not in notes(pod) and len(regular) > 1:
@@ -234,6 +236,12 @@ def _warnings(pod: Pod, pod_request: resolve.PodRequest) -> list[str]:
             found.append(
                 f"moiety: init container {name} has a share of its own, held as long as the pod"
             )
-    if spec.get("schedulerName") in resolve.SCHEDULERS:
-        found.append(f"moiety: {spec['schedulerName']} is not waited for: {USUAL_SCHEDULER}")
+    scheduler = spec.get("schedulerName")
+    if scheduler in config.schedulers:
+        found.append(f"moiety: {scheduler} is not waited for: {USUAL_SCHEDULER}")
+    elif scheduler in resolve.SCHEDULERS:
+        found.append(
+            f"moiety: schedulerName: {scheduler} is left as it is; without that scheduler the pod "
+            f"waits ({USUAL_SCHEDULER} places shares)"
+        )
     return found

@@ -16,13 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moiety.kube.client import ApiClient, ApiError, Object, Resource
+from moiety.kube.client import NAMESPACES, ApiClient, ApiError, Object, Resource
 from moiety.kube.webhook import certificates, registration
 from moiety.kube.webhook.certificates import Certificates
 from moiety.kube.webhook.cluster_cache import ClusterCache
 
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False)
 SECRET: Final = "moiety-webhook-tls"
 TRIES: Final = 8
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moiety.kube import cluster_gpus
-from moiety.kube.client import SLICES, ApiClient, ApiError, Object, Resource
+from moiety.kube.client import NODES, SLICES, ApiClient, ApiError, Object, Resource
 from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.webhook import webhook_config
-from moiety.kube.webhook.admission import ClusterView
+from moiety.kube.webhook.admission import AllocationMethod, ClusterView
 
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 AGAIN_S: Final = 30.0
@@ -31,6 +31,9 @@ class ClusterCache:
         """Set when the settings have changed."""
         self._maps: dict[str, Mapping[str, str]] = {}
         self._slices: dict[str, Object] = {}
+        self._offered: dict[str, dict[str, int]] = {}
+        """By node, the most that it has had of each of moiety's resources."""
+        self._gives_units = asyncio.Event()
         self._cluster: ClusterView | None = None
         self._synced = {"maps": False, "slices": False}
 
@@ -47,6 +50,7 @@ class ClusterCache:
                 self._maps.get(names.SETTINGS, {}),
                 self._maps.get(names.SIZES, {}),
                 cluster_gpus.of(self._slices.values()),
+                largest(self._offered.values()),
             )
             for problem in set(found.problems) - set(self.problems):
                 self.log.warning("settings_invalid", problem=problem)
@@ -54,8 +58,8 @@ class ClusterCache:
         return self._cluster
 
     async def watch(self) -> None:
-        """Watch ConfigMaps and slices, for ever."""
-        await asyncio.gather(self._watch_maps(), self._watch_slices())
+        """Watch ConfigMaps and slices, and nodes where they have units, for ever."""
+        await asyncio.gather(self._watch_maps(), self._watch_slices(), self._watch_nodes())
 
     async def _watch_maps(self) -> None:
         while True:
@@ -71,6 +75,8 @@ class ClusterCache:
                     self._maps[name] = {} if gone else change.object.get("data") or {}
                     self._cluster = None
                     self.changed.set()
+                    if self.cluster.by is AllocationMethod.UNITS:
+                        self._gives_units.set()
             except ApiError as no:
                 self.log.error("settings_unreadable", problem=no.what)
                 await asyncio.sleep(AGAIN_S)
@@ -94,6 +100,48 @@ class ClusterCache:
                 self._synced["slices"] = True
                 self.log.warning("gpus_unknown", problem=no.what)
                 await asyncio.sleep(AGAIN_S)
+
+    async def _watch_nodes(self) -> None:
+        """Watch what nodes offer: units are in no slice. Without that right it is unknown."""
+        await self._gives_units.wait()
+        while True:
+            try:
+                async for change in self.client.watch(NODES):
+                    if change.kind != "SYNCED":
+                        self._see_node(change.object, is_gone=change.kind == "DELETED")
+            except ApiError as no:
+                self.log.warning("nodes_unknown", problem=no.what)
+                await asyncio.sleep(AGAIN_S)
+
+    def _see_node(self, node: Object, *, is_gone: bool) -> None:
+        """A node's plugin may be away for a while, so what it had before counts as well."""
+        name = node["metadata"]["name"]
+        before = self._offered.pop(name, {})
+        if not is_gone:
+            found = largest([before, offered(node)])
+            if found:
+                self._offered[name] = found
+        if self._offered.get(name, {}) != before:
+            self._cluster = None
+
+
+def offered(node: Object) -> dict[str, int]:
+    """How much a node has of each of moiety's resources."""
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return {
+        key: int(text)
+        for key, text in capacity.items()
+        if key.startswith(names.PREFIX) and str(text).isdecimal() and int(text)
+    }
+
+
+def largest(nodes: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The largest amount of each resource that one of the nodes has."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        for key, number in node.items():
+            found[key] = max(number, found.get(key, 0))
+    return found
 
 
 def age_s(found: Object, now: float | None = None) -> float:

@@ -7,11 +7,12 @@ names of resources that its settings add. A test compares both.
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection
 from typing import Any, Final
 
 from moiety.kube.client import Resource
 from moiety.kube.dialects import hami, kai, kubeshare, nvshare
-from moiety.kube.dialects.request import WebhookConfig
+from moiety.kube.dialects.request import SPELLINGS, WebhookConfig
 from moiety.kube.model import names, share_config
 
 MUTATING: Final = Resource(
@@ -25,6 +26,8 @@ VALIDATING: Final = Resource(
 NAME: Final = "moiety"
 SERVICE: Final = "moiety-webhook"
 PODS_HOOK: Final = "pods.moiety.dev"
+DIALECTS_HOOK: Final = "dialects.moiety.dev"
+"""Pods in namespaces that opted in to dialects which the settings leave out."""
 RESIZES_HOOK: Final = "resizes.moiety.dev"
 CLAIMS_HOOK: Final = "claims.moiety.dev"
 NOT_IN: Final = ("kube-system", "kube-node-lease")
@@ -37,27 +40,46 @@ def left_alone(namespace: str) -> tuple[str, ...]:
 
 
 def match_expression(config: WebhookConfig) -> str:
-    """A CEL expression: whether a pod asks for anything that the webhook reads.
+    """A CEL expression: whether a pod asks for anything that the webhook reads everywhere.
 
     It looks at names only and cannot fail, so that other pods never depend on the webhook.
     """
-    resources = [*hami.PARTS, *config.metagpu_resources]
-    if config.whole_gpus:
+    return _names_any({"moiety", *config.spellings}, config)
+
+
+def _names_any(spellings: Collection[str], config: WebhookConfig) -> str:
+    """A CEL expression: whether a pod has a name of one of these dialects."""
+    resources = list(hami.PARTS) if "hami" in spellings else []
+    if "hami" in spellings and config.whole_gpus:
         resources.append(hami.WHOLE)
-    listed = _list(resources)
-    key = f"k in {listed} || k.startsWith('{nvshare.PREFIX}') || k.startsWith('{names.PREFIX}')"
-    of_pod = f"k in {_list(kai.KEYS)} || k.startsWith('{kubeshare.PREFIX}')"
-    limits = f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, {key})"
-    return " || ".join(
-        (
-            f"(has(object.metadata.annotations) && object.metadata.annotations.exists(k, {of_pod} "
-            f"|| k.startsWith('{names.PREFIX}')))",
-            "(has(object.metadata.labels) && object.metadata.labels.exists(k, "
-            f"k.startsWith('{kubeshare.PREFIX}')))",
-            f"object.spec.containers.exists(c, {limits})",
-            f"(has(object.spec.initContainers) && object.spec.initContainers.exists(c, {limits}))",
+    if "metagpu" in spellings:
+        resources += config.metagpu_resources
+    ours = [names.PREFIX] if "moiety" in spellings else []
+    theirs = [kubeshare.PREFIX] if "kubeshare" in spellings else []
+    limits = _key(resources, ([nvshare.PREFIX] if "nvshare" in spellings else []) + ours)
+    notes = _key(kai.KEYS if "kai" in spellings else (), theirs + ours)
+    found = []
+    if notes:
+        found.append(
+            f"(has(object.metadata.annotations) && object.metadata.annotations.exists(k, {notes}))"
         )
-    )
+    if labels := _key((), theirs):
+        found.append(f"(has(object.metadata.labels) && object.metadata.labels.exists(k, {labels}))")
+    if limits:
+        has = (
+            f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(k, {limits})"
+        )
+        found.append(f"object.spec.containers.exists(c, {has})")
+        found.append(
+            f"(has(object.spec.initContainers) && object.spec.initContainers.exists(c, {has}))"
+        )
+    return " || ".join(found) or "false"
+
+
+def _key(listed: Collection[str], prefixes: Collection[str]) -> str:
+    """A CEL expression about a key k: whether it is listed or has one of the prefixes."""
+    found = [f"k in {_list(listed)}"] if listed else []
+    return " || ".join([*found, *(f"k.startsWith('{each}')" for each in prefixes)])
 
 
 def mutating(
@@ -73,12 +95,33 @@ def mutating(
         namespace,
     )
     # Without an answer, such a pod would run without its GPU, or wait for a resource for ever.
-    hook |= {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "sideEffects": "NoneOnDryRun",
-    }
-    return _configuration(MUTATING, [hook])
+    hooks = [hook, _dialects_hook(config, trusted, namespace)]
+    for each in hooks:
+        each |= {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+            "sideEffects": "NoneOnDryRun",
+        }
+    return _configuration(MUTATING, hooks)
+
+
+def _dialects_hook(config: WebhookConfig, trusted: bytes, namespace: str) -> dict[str, Any]:
+    """For dialects that are read only in namespaces that opted in; no pod is in both hooks."""
+    others = [each for each in SPELLINGS if each not in ("moiety", *config.spellings)]
+    hook = _hook(
+        DIALECTS_HOOK,
+        "/mutate",
+        [_rule("", "v1", ["pods"], ["CREATE"])],
+        {"name": "asks-in-another-dialect", "expression": _names_any(others, config)},
+        trusted,
+        namespace,
+    )
+    hook["matchConditions"].append(
+        {"name": "asks-in-no-other-way", "expression": f"!({match_expression(config)})"}
+    )
+    chosen = {"key": names.DIALECTS, "operator": "Exists"}
+    hook["namespaceSelector"]["matchExpressions"].append(chosen)
+    return hook
 
 
 def validating(trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from aiohttp import web
 
 from moiety.kube import access
 from moiety.kube.client import ApiClient, ApiError
+from moiety.kube.dialects.request import RequestRefused
 from moiety.kube.model import names
-from moiety.kube.webhook import registration, review, template_gc
+from moiety.kube.webhook import namespace_dialects, registration, review, template_gc
 from moiety.kube.webhook.admission import Verdict
 from moiety.kube.webhook.certificate_controller import CertificateController
 from moiety.kube.webhook.cluster_cache import ClusterCache
@@ -86,7 +87,11 @@ class Webhook:
                                    "cluster yet (the same once more in a moment)")  # fmt: skip
         if asked.get("namespace") in self._left_alone:
             return Verdict()  # the API server asks nothing of these: a client made this one by hand
-        verdict = review.decide(asked, self.knowledge.cluster)
+        try:
+            cluster = await namespace_dialects.view(self.client, asked, self.knowledge.cluster)
+        except (ApiError, RequestRefused) as no:
+            return Verdict(problem=f"moiety: {no.what}")
+        verdict = review.decide(asked, cluster)
         if verdict.problem:
             self.log.info("refused", namespace=asked.get("namespace"), name=asked.get("name"),
                           problem=verdict.problem)  # fmt: skip

@@ -16,13 +16,15 @@ from typing import Final
 
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import moiety
-from moiety.kube.dialects.request import SPELLINGS, RequestRefused, WebhookConfig
-from moiety.kube.model import quantity
+from moiety.kube.dialects.gpu_limits import KEYS
+from moiety.kube.dialects.request import OURS, SPELLINGS, RequestRefused, WebhookConfig
+from moiety.kube.model import names, quantity
 from moiety.kube.webhook.admission import AllocationMethod, ClusterView
+from moiety.kube.webhook.node_capacity import NodeCapacity
 from moiety.model.errors import InvalidValue
 
 WORDS: Final = (
-    "shares", "spellings", "whole-gpus", "units", "gpu-memory", "resources",
+    "shares", "spellings", "schedulers", "whole-gpus", "gpu-memory", "gpus-per-node", "resources",
     "metagpu-resources", "metagpu-units",
 )  # fmt: skip
 
@@ -39,8 +41,16 @@ class ParsedConfig:
     problems: tuple[str, ...] = ()
 
 
-def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) -> ParsedConfig:
-    """Read both ConfigMaps; invalid lines are left out and reported."""
+def read(
+    settings: Mapping[str, str],
+    sizes: Mapping[str, str],
+    fleet: Fleet,
+    offered: Mapping[str, int] | None = None,
+) -> ParsedConfig:
+    """Read both ConfigMaps; invalid lines are left out and reported.
+
+    `offered` is the largest amount of each of moiety's resources that a node has.
+    """
     problems = [f"settings: there is no {key!r}" for key in settings if key not in WORDS]
     known: dict[str, Mapping[str, str]] = {}
     for name, text in sizes.items():
@@ -71,27 +81,32 @@ def read(settings: Mapping[str, str], sizes: Mapping[str, str], fleet: Fleet) ->
             return usual
         return text
 
-    spellings = tuple(word("spellings", " ".join(SPELLINGS)).split())
+    spellings = tuple(word("spellings", " ".join(OURS)).split())
     problems += [
         f"settings: spellings: there is no {each!r}" for each in spellings if each not in SPELLINGS
     ]
     metagpu = [
         each.partition("=")[::2] for each in word("metagpu-resources", "cnvrg.io/metagpu").split()
     ]
+    by = AllocationMethod(choice("shares", "claims", tuple(AllocationMethod)))
+    usual = names.GPU if by is AllocationMethod.CLAIMS else names.PERCENT
     config = WebhookConfig(
         spellings=tuple(each for each in SPELLINGS if each in spellings),
         whole_gpus=choice("whole-gpus", "leave", ("leave", "share")) == "share",
         metagpu_resources=dict(metagpu),
         metagpu_units=number("metagpu-units", 100),
-        units=tuple(word("resources", "moiety.dev/gpu").split()),
+        units=(usual, *(each for each in word("resources", "").split() if each not in KEYS)),
+        schedulers=tuple(word("schedulers", "").split()),
         sizes=known,
     )
     cluster = ClusterView(
         config=config,
         fleet=fleet,
-        by=AllocationMethod(choice("shares", "claims", tuple(AllocationMethod))),
-        units=number("units", 100),
+        by=by,
         gpu_memory_bytes=number("gpu-memory", 0, in_bytes=True),
+        nodes=NodeCapacity(
+            (offered or {}) if by is AllocationMethod.UNITS else {}, number("gpus-per-node", 0)
+        ),
     )
     return ParsedConfig(cluster, tuple(problems))
 
