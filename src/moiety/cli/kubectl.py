@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from moiety.cli.kube_options import ClusterOptions, cluster_options
 from moiety.cli.output import emit_json, output_option, size, table
 from moiety.model.errors import PodRefusal
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from moiety.kube.client import ApiClient
     from moiety.kube.cluster_report import ClusterObjects
 
-EXEC_S: Final = 15.0
 LOOK_S: Final = 0.5
 RESIZES: Final = ("Resized", "ResizeRefused")
 """The reasons of Events with which a node answers a resize."""
@@ -27,39 +25,49 @@ POD_TITLES: Final = ("NAMESPACE", "POD", "STATE", "NODE", "GPU", "ASKED", "RECEI
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--kubeconfig", metavar="FILE", help="How the API server is reached.")
+@cluster_options
 @click.pass_context
-def kubectl(ctx: click.Context, kubeconfig: str | None) -> None:
+def kubectl(ctx: click.Context) -> None:
     """Look at GPUs that pods share, and change shares."""
-    ctx.obj = kubeconfig
+    ctx.ensure_object(ClusterOptions)
 
 
 namespace_option = click.option("-n", "--namespace", metavar="NAME", help="The pod's namespace.")
 
 
 @kubectl.command()
+@click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this namespace.")
 @click.option("--system", default="moiety-system", help="The namespace that moiety runs in.")
 @output_option
+@cluster_options
 @click.pass_obj
-def status(kubeconfig: str | None, system: str, output: str) -> None:
-    """Show the GPUs, and the pods that share them: what they asked for and received."""
-    seen = _run(kubeconfig, lambda client: _look(client, system, kubeconfig))
-    _show(seen, output)
+def status(options: ClusterOptions, namespace: str | None, system: str, output: str) -> None:
+    """Show the GPUs, and the pods that share them: what they asked for and received.
+
+    Of all namespaces, if your rights are for all; else of the kubeconfig's, and what is left out
+    is said.
+    """
+    _show(_look(options, namespace, system), output)
 
 
 @kubectl.command()
+@click.option("-n", "--namespace", metavar="NAME", help="Only the pods of this namespace.")
 @click.option("--system", default="moiety-system", help="The namespace that moiety runs in.")
 @click.option("--every", default=2.0, type=click.FloatRange(0.1), help="Seconds between looks.")
 @click.option("--count", type=click.IntRange(1), help="End after this number of looks.")
 @output_option
+@cluster_options
 @click.pass_obj
-def top(kubeconfig: str | None, system: str, every: float, count: int | None, output: str) -> None:
+def top(
+    options: ClusterOptions, namespace: str | None, system: str, every: float, count: int | None,
+    output: str,
+) -> None:  # fmt: skip
     """Look at the same again and again; Ctrl-C ends it."""
     done = 0
     while count is None or done < count:
         if done:
             time.sleep(every)
-        seen = _run(kubeconfig, lambda client: _look(client, system, kubeconfig))
+        seen = _look(options, namespace, system)
         done += 1
         if output != "json":
             click.clear()
@@ -78,9 +86,10 @@ def top(kubeconfig: str | None, system: str, every: float, count: int | None, ou
 @click.option("--latency", type=click.Choice(["true", "false"]), help="Goes first at once.")
 @click.option("--wait", default=30.0, type=click.FloatRange(0), help="Seconds until it counts.")
 @output_option
+@cluster_options
 @click.pass_obj
 def resize(
-    kubeconfig: str | None, /, pod: str, namespace: str | None, container: str | None, wait: float,
+    options: ClusterOptions, /, pod: str, namespace: str | None, container: str | None, wait: float,
     output: str, **values: str | None,
 ) -> None:  # fmt: skip
     """Change the share of a pod while it runs.
@@ -94,7 +103,7 @@ def resize(
     if not words:
         raise click.UsageError("nothing to change: --gpu, --memory and the like say to what")
     text = resizing.written(words, container or "")
-    answer = _run(kubeconfig, lambda client: _resize(client, pod, namespace, text, wait))
+    answer = _run(options, lambda client: _resize(client, pod, namespace, text, wait))
     if answer is not None and answer.startswith("refused"):
         raise PodRefusal(pod, answer.removeprefix("refused").lstrip(": "))
     if output == "json":
@@ -110,25 +119,29 @@ def resize(
 @namespace_option
 @click.option("--system", default="moiety-system", help="The namespace that moiety runs in.")
 @output_option
+@cluster_options
 @click.pass_obj
 def explain(
-    kubeconfig: str | None, pod: str, namespace: str | None, system: str, output: str
+    options: ClusterOptions, pod: str, namespace: str | None, system: str, output: str
 ) -> None:
     """Say in one sentence why a pod does not run, or how it does."""
-    found = _run(kubeconfig, lambda client: _explain(client, pod, namespace, system, kubeconfig))
+    found = _run(options, lambda client: _explain(client, pod, namespace, system, options))
     if output == "json":
         emit_json(found)
         return
     click.echo(found.sentence)
     if found.hint:
         click.echo(f"  try: {found.hint}")
+    for sentence in found.left_out:
+        click.echo(sentence, err=True)
 
 
 @kubectl.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output_option
+@cluster_options
 @click.pass_obj
-def uninstall(kubeconfig: str | None, yes: bool, output: str) -> None:
+def uninstall(options: ClusterOptions, yes: bool, output: str) -> None:
     """Remove what moiety made in other namespaces: registration, templates, slices.
 
     Before `kubectl delete -k`, so that nothing is left. Pods that run keep their shares until the
@@ -136,71 +149,33 @@ def uninstall(kubeconfig: str | None, yes: bool, output: str) -> None:
     """
     if not yes:
         click.confirm("New pods will get no shares any more. Go on?", abort=True)
-    gone = _run(kubeconfig, _uninstall)
+    gone = _run(options, _uninstall)
     if output == "json":
         emit_json(gone)
     else:
         click.echo(", ".join(f"{number} {kind}" for kind, number in gone.items()) + " removed")
 
 
-def _run(kubeconfig: str | None, work: Callable[[ApiClient], Awaitable[Any]]) -> Any:
+def _run(options: ClusterOptions, work: Callable[[ApiClient], Awaitable[Any]]) -> Any:
     from moiety.cli.kube import must_have
 
     must_have(("aiohttp",))
-    from moiety.kube import access
     from moiety.kube.client import ApiClient
 
     async def body() -> Any:
-        async with ApiClient(access.find(kubeconfig), patience_s=2) as client:
+        async with ApiClient(options.access(), patience_s=2) as client:
             return await work(client)
 
     return asyncio.run(body())
 
 
-async def _look(client: ApiClient, system: str, kubeconfig: str | None) -> ClusterObjects:
-    from moiety.kube.client import CLAIMS, PODS, SLICES, ApiError
-    from moiety.kube.cluster_report import ClusterObjects
-    from moiety.kube.model.share_config import DRIVER
+def _look(options: ClusterOptions, namespace: str | None, system: str) -> ClusterObjects:
+    from moiety.kube.cluster_look import look
 
-    pods, _ = await client.list(PODS)
-    try:
-        slices, _ = await client.list(SLICES, field_selector=f"spec.driver={DRIVER}")
-        claims, _ = await client.list(CLAIMS)
-    except ApiError as no:
-        if not no.is_missing:  # a cluster without that API gives units
-            raise
-        slices, claims = [], []
-    agents = [
-        (each["metadata"]["name"], str((each.get("spec") or {}).get("nodeName", "")))
-        for each in pods
-        if each["metadata"].get("namespace") == system
-        and (each["metadata"].get("labels") or {}).get("app.kubernetes.io/name") == "moiety-node"
-    ]
-    answers = await asyncio.gather(*(_processes(name, system, kubeconfig) for name, _ in agents))
-    nodes = zip((node for _, node in agents), answers, strict=True)
-    silent = {node: answer for node, answer in nodes if isinstance(answer, str)}
-    rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
-    return ClusterObjects(slices, claims, pods, rows, silent)
+    def work(client: ApiClient) -> Awaitable[Any]:
+        return look(client, system, options.typed(), namespace)
 
-
-async def _processes(pod: str, system: str, kubeconfig: str | None) -> list[dict[str, Any]] | str:
-    """An agent's programs; or why it did not answer, in words."""
-    command = ["kubectl", *(["--kubeconfig", kubeconfig] if kubeconfig else [])]
-    command += ["exec", "-n", system, pod, "-c", "agent", "--", "moiety", "ps", "-o", "json"]
-    try:
-        done = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, timeout=EXEC_S, check=True, text=True
-        )
-        found: list[dict[str, Any]] = json.loads(done.stdout) or []
-    except subprocess.TimeoutExpired:
-        return f"no answer within {EXEC_S:g} s"
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines()
-        return said[-1] if said else f"kubectl exec ended with {error.returncode}"
-    except OSError as error:
-        return f"kubectl cannot be run: {error.strerror}"
-    except ValueError:
-        return "its answer is not JSON"
+    found: ClusterObjects = _run(options, work)
     return found
 
 
@@ -214,10 +189,13 @@ def _show(seen: ClusterObjects, output: str) -> None:
                 "gpus": cluster_report.gpus(seen),
                 "pods": cluster_report.pods(seen),
                 "silent": seen.silent,
+                "left_out": seen.left_out,
             }
         )
         return
     click.echo(_text(seen))
+    for sentence in seen.left_out.values():
+        click.echo(sentence, err=True)
     for node, why in sorted(seen.silent.items()):
         click.echo(f"RECEIVED and ALLOCATED on node {node} are not known: {why}", err=True)
 
@@ -240,6 +218,8 @@ def _text(seen: ClusterObjects) -> str:
         if rows
         else "no node offers GPUs by claims"
     ]  # fmt: skip
+    if "gpus" in seen.left_out:
+        found = []
     pods = cluster_report.pods(seen)
     if not pods:
         return "\n".join([*found, "no pod has a share, or waits for one"])
@@ -251,7 +231,7 @@ def _text(seen: ClusterObjects) -> str:
         ]
         for row in pods
     ]  # fmt: skip
-    return "\n".join([*found, "", table(POD_TITLES, cells)])
+    return "\n".join([*(f"{each}\n" for each in found), table(POD_TITLES, cells)])
 
 
 async def _resize(
@@ -307,11 +287,12 @@ async def _pod(client: ApiClient, name: str, namespace: str) -> dict[str, Any]:
 
 
 async def _explain(
-    client: ApiClient, pod: str, namespace: str | None, system: str, kubeconfig: str | None
+    client: ApiClient, pod: str, namespace: str | None, system: str, options: ClusterOptions
 ) -> Any:
     from moiety.kube import explain as explaining
     from moiety.kube.client import EVENTS, NAMESPACES, ApiError
     from moiety.kube.cluster_gpus import of
+    from moiety.kube.cluster_look import look
     from moiety.kube.dialects.request import RequestRefused
     from moiety.kube.model import names
     from moiety.kube.webhook import webhook_config
@@ -320,7 +301,7 @@ async def _explain(
 
     namespace = namespace or client.access.namespace
     found = await _pod(client, pod, namespace)
-    seen = await _look(client, system, kubeconfig)
+    seen = await look(client, system, options.typed(), namespace)
     try:
         events, _ = await client.list(
             EVENTS, namespace, field_selector=f"regarding.uid={found['metadata']['uid']}"

@@ -1,25 +1,60 @@
 """Access to an API server: its address, its trusted certificates, and this client's identity.
 
-In a pod, files and variables of the cluster give them; elsewhere a kubeconfig does. Tokens in files
-are read again when they change, because a cluster renews them.
+In a pod, files and variables of the cluster give them; elsewhere kubeconfigs do. Tokens in files
+are read again when they change, because a cluster renews them; a sign-in program is run again when
+what it printed has ended.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from ssl import SSLContext, create_default_context
 from typing import Any, Final
+from urllib.parse import quote
 
+from moiety.kube import exec_credential, kubeconfig, oidc
+from moiety.kube.exec_credential import ExecSession
+from moiety.kube.kubeconfig import Selection
 from moiety.model.errors import ClusterRefusal
 
 IN_POD: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-USUAL: Final = "~/.kube/config"
+EXTENSION: Final = "client.authentication.k8s.io/exec"
+"""The extension of a cluster in a kubeconfig that is meant for sign-in programs."""
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """Whom this client acts as (`kubectl --as`), if its own rights allow that."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def headers(self) -> Headers:
+        """The headers of each request; raises ClusterRefusal for groups without a user."""
+        if not self.user:
+            if self.groups or self.uid or self.extra:
+                raise ClusterRefusal("a group or UID to act as needs a user", "--as USER")
+            return ()
+        found = [("Impersonate-User", self.user)]
+        found += [("Impersonate-Group", each) for each in self.groups]
+        if self.uid:
+            found.append(("Impersonate-Uid", self.uid))
+        found += [
+            (f"Impersonate-Extra-{quote(key, safe='')}", value)
+            for key, values in self.extra.items()
+            for value in values
+        ]
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +63,28 @@ class Access:
 
     server: str
     """https://HOST:PORT, without a slash at the end"""
-    ssl: ssl.SSLContext | None = None
+    ssl: SSLContext | None = None
     """None: plain HTTP, which only servers of tests speak."""
-    token: str = ""
+    token: str = field(default="", repr=False)
     token_file: Path | None = None
     namespace: str = "default"
+    basic: str = field(default="", repr=False)
+    """USER:PASSWORD; empty: none."""
+    session: ExecSession | None = None
+    """The sign-in program's credential, if the user has no other."""
+    trust: Callable[[], SSLContext] = create_default_context
+    """Makes a context like `ssl`, for a certificate of the sign-in program."""
+    server_name: str | None = None
+    """The name in the server's certificate; None: that of its address."""
+    proxy: str | None = None
+    impersonation: Headers = ()
 
-    def headers(self) -> dict[str, str]:
-        """The header with the token; raises ClusterRefusal if the token's file is not readable."""
-        token = self.token
+    def headers(self, token: str = "") -> dict[str, str]:
+        """The header that says who this is, with a sign-in program's token if there is one.
+
+        Raises ClusterRefusal if the token's file is not readable.
+        """
+        token = token or self.token
         if self.token_file is not None:
             try:
                 token = self.token_file.read_text().strip()
@@ -45,27 +93,52 @@ class Access:
                     f"the token in {self.token_file} is not readable: {error.strerror}",
                     "the pod's service account",
                 ) from None
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        if token:
+            return {"Authorization": f"Bearer {token}"}
+        if self.basic:
+            return {"Authorization": f"Basic {base64.b64encode(self.basic.encode()).decode()}"}
+        return {}
+
+    def with_certificate(self, certificate: str, key: str) -> SSLContext | None:
+        """A context that shows a certificate; raises ClusterRefusal for one that is none."""
+        if self.ssl is None:
+            return None
+        found = self.trust()
+        try:
+            _show(found, certificate.encode(), key.encode())
+        except ssl.SSLError as error:
+            raise ClusterRefusal(f"the sign-in program's certificate is none: {error}") from None
+        return found
 
 
-def find(kubeconfig: str | None = None, environment: Mapping[str, str] | None = None) -> Access:
-    """The API server of the named kubeconfig, of the pod, or of the default kubeconfig.
+def find(
+    kubeconfig_file: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    context: str = "",
+    acting_as: Impersonation | None = None,
+) -> Access:
+    """The API server of the named kubeconfig, of $KUBECONFIG, of the pod, or of ~/.kube/config.
 
-    Raises ClusterRefusal if there is none, or if the file makes no sense.
+    `context` is one of the kubeconfig's, and empty the current one. Raises ClusterRefusal if there
+    is none, or if the file makes no sense.
     """
     environment = os.environ if environment is None else environment
-    named = kubeconfig or environment.get("KUBECONFIG", "").split(":")[0]
-    if named:
-        return of_file(Path(named))
-    if environment.get("KUBERNETES_SERVICE_HOST"):
+    named = kubeconfig_file or environment.get("KUBECONFIG") or context
+    if not named and environment.get("KUBERNETES_SERVICE_HOST"):
         return of_pod(environment)
-    usual = Path(os.path.expanduser(USUAL))
-    if usual.exists():
-        return of_file(usual)
-    raise ClusterRefusal(
-        "no cluster is known: this is no pod, and there is no kubeconfig",
-        f"--kubeconfig FILE, $KUBECONFIG or {USUAL}",
-    )
+    paths = [Path(kubeconfig_file)] if kubeconfig_file else kubeconfig.files(environment)
+    if not paths:
+        raise ClusterRefusal(
+            "no cluster is known: this is no pod, and there is no kubeconfig",
+            "--kubeconfig FILE, $KUBECONFIG or ~/.kube/config",
+        )
+    files = " and ".join(map(str, paths))
+    try:
+        return _access(kubeconfig.select(paths, context), acting_as or Impersonation())
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, ssl.SSLError) as error:
+        problem = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ClusterRefusal(f"kubeconfig {files}: {problem}", "kubectl config view") from None
 
 
 def of_pod(environment: Mapping[str, str], folder: Path = IN_POD) -> Access:
@@ -73,7 +146,7 @@ def of_pod(environment: Mapping[str, str], folder: Path = IN_POD) -> Access:
     host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
     shown = f"[{host}]" if ":" in host else host
     try:
-        trusted = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        trusted = create_default_context(cafile=str(folder / "ca.crt"))
         namespace = (folder / "namespace").read_text().strip()
     except (OSError, ssl.SSLError) as error:
         raise ClusterRefusal(
@@ -83,84 +156,104 @@ def of_pod(environment: Mapping[str, str], folder: Path = IN_POD) -> Access:
     return Access(f"https://{shown}:{port}", trusted, "", folder / "token", namespace)
 
 
-def of_file(path: Path) -> Access:
-    """The server of a kubeconfig's current context; raises ClusterRefusal."""
-    try:
-        read = _read(path)
-        context = _named(read, "contexts", "context", read.get("current-context"))
-        cluster = _named(read, "clusters", "cluster", context["cluster"])
-        user = _named(read, "users", "user", context.get("user")) if context.get("user") else {}
-        return _access(path.parent, cluster, user, context.get("namespace") or "default")
-    except (OSError, KeyError, TypeError, ValueError, ssl.SSLError) as error:
-        problem = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ClusterRefusal(f"kubeconfig {path}: {problem}", "kubectl config view") from None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The content of a file in YAML or JSON; raises OSError or ValueError."""
-    text = path.read_text()
-    if text.lstrip().startswith("{"):
-        read: dict[str, Any] = json.loads(text)
-        return read
-    try:
-        import yaml  # only here: programs in pods never need it
-    except ImportError:
-        raise ValueError("PyYAML is not installed; `pip install 'moiety[kube]'`") from None
-    try:
-        return yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ValueError(f"it is no YAML: {error}") from None
-
-
-def _named(read: Mapping[str, Any], group: str, kind: str, name: str | None) -> dict[str, Any]:
-    for each in read.get(group) or []:
-        if each.get("name") == name:
-            found: dict[str, Any] = each.get(kind) or {}
-            return found
-    raise ValueError(f"there is no {name!r} among its {group}")
-
-
-def _access(
-    folder: Path, cluster: Mapping[str, Any], user: Mapping[str, Any], namespace: str
-) -> Access:
-    if "exec" in user or "auth-provider" in user:
-        raise ValueError("it signs in with a program, which is not supported; use a token")
+def _access(found: Selection, acting_as: Impersonation) -> Access:
+    cluster, user = found.cluster, found.user
     server = str(cluster["server"]).rstrip("/")
-    trusted: ssl.SSLContext | None = None
+    trusted: SSLContext | None = None
     if server.startswith("https:"):
-        trusted = _trust(folder, cluster)
-        _prove(trusted, folder, user)
+        trusted = _trust(cluster)
+        _prove(trusted, user)
+    basic = f"{user['username']}:{user.get('password') or ''}" if user.get("username") else ""
     file = user.get("tokenFile")
+    own = _impersonation(user)
+    token, session = str(user.get("token") or ""), None
+    if not (token or file or basic):
+        token, session = _signed_in(user, cluster)
     return Access(
         server,
         trusted,
-        str(user.get("token") or ""),
-        (folder / file) if file else None,
-        namespace,
+        token,
+        Path(file) if file else None,
+        found.namespace,
+        basic,
+        session,
+        lambda: _trust(cluster),
+        cluster.get("tls-server-name") or None,
+        cluster.get("proxy-url") or None,
+        (acting_as if acting_as != Impersonation() else own).headers(),
     )
 
 
-def _trust(folder: Path, cluster: Mapping[str, Any]) -> ssl.SSLContext:
+def _signed_in(
+    user: Mapping[str, Any], cluster: Mapping[str, Any]
+) -> tuple[str, ExecSession | None]:
+    """A token, or the session of a program that gives one; neither, if the user has none."""
+    if user.get("exec") and user.get("auth-provider"):
+        raise ValueError("it has both exec and auth-provider; one of them")
+    if provider := user.get("auth-provider"):
+        return oidc.id_token(provider), None
+    if program := user.get("exec"):
+        return "", ExecSession(exec_credential.read(program, _told(cluster)))
+    return "", None
+
+
+def _told(cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster as sign-in programs are told of it."""
+    found = {
+        key: cluster[key]
+        for key in (
+            "server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data",
+            "proxy-url",
+        )
+        if cluster.get(key)
+    }  # fmt: skip
+    if file := cluster.get("certificate-authority"):
+        data = base64.b64encode(Path(file).read_bytes()).decode()
+        found.setdefault("certificate-authority-data", data)
+    for each in cluster.get("extensions") or []:
+        if each.get("name") == EXTENSION:
+            found["config"] = each.get("extension")
+    return found
+
+
+def _impersonation(user: Mapping[str, Any]) -> Impersonation:
+    return Impersonation(
+        str(user.get("as") or ""),
+        tuple(str(each) for each in user.get("as-groups") or []),
+        str(user.get("as-uid") or ""),
+        {key: tuple(values) for key, values in (user.get("as-user-extra") or {}).items()},
+    )
+
+
+def _trust(cluster: Mapping[str, Any]) -> SSLContext:
     if text := cluster.get("certificate-authority-data"):
-        trusted = ssl.create_default_context(cadata=base64.b64decode(text).decode())
+        trusted = create_default_context(cadata=base64.b64decode(text).decode())
     elif file := cluster.get("certificate-authority"):
-        trusted = ssl.create_default_context(cafile=str(folder / file))
+        trusted = create_default_context(cafile=str(file))
     else:
-        trusted = ssl.create_default_context()
+        trusted = create_default_context()
     if cluster.get("insecure-skip-tls-verify"):
         trusted.check_hostname = False
         trusted.verify_mode = ssl.CERT_NONE
     return trusted
 
 
-def _prove(trusted: ssl.SSLContext, folder: Path, user: Mapping[str, Any]) -> None:
+def _prove(trusted: SSLContext, user: Mapping[str, Any]) -> None:
     """Have the connection show the user's certificate, if it has one."""
-    if user.get("client-certificate") and user.get("client-key"):
-        trusted.load_cert_chain(folder / user["client-certificate"], folder / user["client-key"])
-    elif user.get("client-certificate-data") and user.get("client-key-data"):
-        with tempfile.TemporaryDirectory() as scratch:  # ssl reads these from files only
-            own, key = Path(scratch) / "crt", Path(scratch) / "key"
-            own.write_bytes(base64.b64decode(user["client-certificate-data"]))
-            key.touch(mode=0o600)
-            key.write_bytes(base64.b64decode(user["client-key-data"]))
-            trusted.load_cert_chain(own, key)
+    both = []
+    for field_ in ("client-certificate", "client-key"):
+        if data := user.get(f"{field_}-data"):
+            both.append(base64.b64decode(data))
+        elif file := user.get(field_):
+            both.append(Path(file).read_bytes())
+    if len(both) == 2:
+        _show(trusted, *both)
+
+
+def _show(trusted: SSLContext, certificate: bytes, key: bytes) -> None:
+    with tempfile.TemporaryDirectory() as scratch:  # ssl reads these from files only
+        own, private = Path(scratch) / "crt", Path(scratch) / "key"
+        own.write_bytes(certificate)
+        private.touch(mode=0o600)
+        private.write_bytes(key)
+        trusted.load_cert_chain(own, private)

@@ -22,8 +22,10 @@ from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
+from multidict import CIMultiDict
 
 from moiety.kube.access import Access
+from moiety.kube.sign_in import SignIn
 from moiety.model.errors import ClusterRefusal
 from moiety.version import __version__
 
@@ -38,6 +40,7 @@ WATCH_S: Final = 300
 """The server ends a watch after this time, and the client resumes it."""
 AGAIN: Final = frozenset({429, 500, 502, 503, 504})
 NOTHING_DONE: Final = frozenset({429, 503})
+FORBIDDEN: Final = 403
 GONE: Final = 410
 EXPIRED: Final = "Expired"
 
@@ -96,6 +99,11 @@ class ApiError(ClusterRefusal):
         return self.status == 409
 
     @property
+    def is_forbidden(self) -> bool:
+        """Whether this user may not do that."""
+        return self.status == FORBIDDEN
+
+    @property
     def is_away(self) -> bool:
         """Whether the server did not decide: it is unreachable, or it failed."""
         return self.status == 0 or self.status >= 500
@@ -117,10 +125,11 @@ class ApiClient:
         self.access = access
         self.patience_s = patience_s
         self._session: aiohttp.ClientSession | None = None
+        self._sign_in = SignIn(access)
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=self.access.ssl or False, limit=32),
+            connector=aiohttp.TCPConnector(limit=32),
             timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
             headers={"User-Agent": f"moiety/{__version__}", "Accept": "application/json"},
         )
@@ -261,8 +270,10 @@ class ApiClient:
         path = resource.path("", namespace)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT_S, sock_read=WATCH_S + 30)
         try:
-            async with self._open("GET", path, query=query, timeout=timeout) as response:
+            signed = await self._sign_in.headers()
+            async with self._open("GET", path, signed, query=query, timeout=timeout) as response:
                 if response.status >= 400:
+                    self._sign_in.is_refused(response.status)
                     raise _error(response.status, await response.read(), f"watch {path}")
                 async for line in _lines(response):
                     told = msgspec.json.decode(line)
@@ -276,12 +287,19 @@ class ApiClient:
         except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError) as error:
             raise ApiError(0, "", str(error) or type(error).__name__, f"watch {path}") from None
 
-    def _open(self, method: str, path: str, **how: Any) -> Any:
+    def _open(self, method: str, path: str, signed: CIMultiDict[str], **how: Any) -> Any:
         assert self._session is not None, "a Client is used as a context manager"
-        query = how.pop("query", None)
-        headers = {**self.access.headers(), **how.pop("headers", {})}
-        url = self.access.server + path
-        return self._session.request(method, url, params=query, headers=headers, **how)
+        access = self.access
+        return self._session.request(
+            method,
+            access.server + path,
+            params=how.pop("query", None),
+            headers=CIMultiDict([*signed.items(), *how.pop("headers", {}).items()]),
+            ssl=self._sign_in.ssl or False,
+            server_hostname=access.server_name,
+            proxy=access.proxy,
+            **how,
+        )
 
     async def _ask(
         self,
@@ -297,15 +315,20 @@ class ApiClient:
         pause_s = FIRST_PAUSE_S
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": f"application/{form}"}
+        is_new_credential = False
         while True:
             wait_s = pause_s * random.uniform(0.5, 1.5)
+            signed = await self._sign_in.headers()
             try:
-                opened = self._open(method, path, query=query, headers=headers, data=data)
+                opened = self._open(method, path, signed, query=query, headers=headers, data=data)
                 async with opened as response:
                     read = await response.read()
                     if response.status < 400:
                         found: Object = msgspec.json.decode(read) if read else {}
                         return found
+                    if self._sign_in.is_refused(response.status) and not is_new_credential:
+                        is_new_credential = True
+                        continue
                     no = _error(response.status, read, f"{method} {path}")
                     may_again = response.status in AGAIN and (
                         method == "GET" or response.status in NOTHING_DONE

@@ -85,6 +85,8 @@ class ClusterObjects:
     """Rows of `moiety ps -o json` of all nodes that answered."""
     silent: Mapping[str, str] = field(default_factory=dict)
     """By node, why its agent did not answer."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What this user's rights leave out (pods, claims, gpus, received), each in one sentence."""
 
 
 def held(claim: Object) -> list[HeldPart]:

@@ -31,6 +31,8 @@ class PodExplanation:
     hint: str = ""
     scheduler: str = ""
     """The scheduler's own words."""
+    left_out: tuple[str, ...] = ()
+    """What this user's rights do not let the explanation say."""
 
 
 def explain(
@@ -45,7 +47,8 @@ def explain(
     phase = status.get("phase", "Pending")
     scheduler = _scheduler(status)
     sentence, hint = _said(pod, seen, events, config or WebhookConfig(), phase, scheduler)
-    return PodExplanation(name, phase, f"{name} {sentence}", hint, scheduler)
+    left_out = tuple(text for what, text in seen.left_out.items() if what != "pods")
+    return PodExplanation(name, phase, f"{name} {sentence}", hint, scheduler, left_out)
 
 
 def _said(
@@ -64,7 +67,8 @@ def _said(
     lacking = [
         name for space, name in cluster_report.claim_keys(pod) if (space, name) not in claims
     ]
-    if lacking and phase not in cluster_report.ENDED:
+    is_known = "claims" not in seen.left_out
+    if lacking and is_known and phase not in cluster_report.ENDED:
         return f"waits for claim {lacking[0]}, which does not exist", "kubectl get resourceclaims"
     if row is None:
         return _without(pod, config)
@@ -85,7 +89,9 @@ def _said(
         ours, cluster_report.gpus(seen), is_whole=not ours and bool(cluster_report.units_of(pod))
     )
     theirs = f"; the scheduler says: {scheduler}" if scheduler else ""
-    if not ours and not row.claims and not cluster_report.units_of(pod):
+    if "gpus" in seen.left_out:
+        room = "which GPUs have room is not yours to see"
+    elif not ours and not row.claims and not cluster_report.units_of(pod):
         return f"waits for its claim to be made ({asked}){theirs}", "kubectl get resourceclaims"
     return f"waits for a GPU ({asked}): {room}{theirs}", "kubectl moiety status"
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import ssl
 import uuid
 from collections.abc import Callable
 from types import TracebackType
@@ -30,11 +31,13 @@ HISTORY: Final = 1000
 class ApiServer:
     """Serves on a port of this machine while its block lasts."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.objects: dict[str, Object] = {}
         """Objects by path."""
         self.asked: list[tuple[str, str]] = []
         """Method and path of each request, in order."""
+        self.headers: list[tuple[str, str]] = []
+        """Names in small letters and values of the latest request's headers."""
         self.fail: Callable[[str, str], int] = lambda *_: 0
         """The error status of a method and path; 0: none."""
         self._version = 100
@@ -43,13 +46,14 @@ class ApiServer:
         """A watch cannot resume from versions up to this one."""
         self.changes = Changes()
         self._server: asyncio.Server | None = None
+        self._tls = tls
         self._port = 0
         self._writers: set[asyncio.StreamWriter] = set()
 
     @property
     def access(self) -> Access:
         """The access of a client to this server."""
-        return Access(f"http://127.0.0.1:{self._port}")
+        return Access(f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}")
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -65,7 +69,9 @@ class ApiServer:
 
     async def start(self) -> None:
         """Listen; on the same port as before after a `stop`, as after an outage."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self._port, ssl=self._tls
+        )
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -145,10 +151,11 @@ class ApiServer:
         try:
             while line := await reader.readline():
                 method, target, _ = line.decode().split()
-                headers = {}
+                told = []
                 while (header := (await reader.readline()).decode().strip()) != "":
                     name, _, value = header.partition(":")
-                    headers[name.lower()] = value.strip()
+                    told.append((name.lower(), value.strip()))
+                self.headers, headers = told, dict(told)
                 size = int(headers.get("content-length", 0))
                 body = json.loads(await reader.readexactly(size)) if size else None
                 if not await self._answer(method, target, headers, body, writer):
