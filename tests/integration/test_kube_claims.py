@@ -33,6 +33,7 @@ def test_a_claim_becomes_a_share_of_its_gpu_and_a_file_for_the_runtime(
     tmp_path: Path, native: Path
 ) -> None:
     async def story(node: KubeNode) -> None:
+        node.allow("priority: high")
         claim = node.claim(
             "train",
             {"gpu-1": 30},

@@ -49,6 +49,7 @@ def test_a_running_pod_gets_the_size_that_it_wishes_for_or_is_told_why_not(
     tmp_path: Path, native: Path
 ) -> None:
     async def story(node: KubeNode) -> None:
+        node.allow("resize: true")
         claim = node.claim("train", {"gpu-0": 30})
         node.api.put(PODS, user_of("train", "train-pod"), TEAM)
         other = node.claim("other", {"gpu-0": 50})
@@ -85,6 +86,7 @@ def test_a_running_pod_gets_the_size_that_it_wishes_for_or_is_told_why_not(
 
 def test_each_pod_of_a_claim_may_wish_for_another_size(tmp_path: Path, native: Path) -> None:
     async def story(node: KubeNode) -> None:
+        node.allow("resize: true")
         claim = node.claim("train", {"gpu-0": 30})
         made = node.api.put(PODS, user_of("train", "second"), TEAM)
         second = {"resource": "pods", "name": "second", "uid": made["metadata"]["uid"]}

@@ -91,8 +91,8 @@ def start(user: OtherUser, name: str, used: int = GIB, share: str = "") -> None:
 @pytest.mark.parametrize(
     ("share", "says", "line"),
     [
-        ("gpu=0.6", "who may have 50 % in all", 5),
-        ("memory_bytes=7 << 30", "who may have 6 GiB in all", 6),
+        ("gpu=0.6", "may have 50 % in all", 5),
+        ("memory_bytes=7 << 30", "may have 6 GiB in all", 6),
         ("memory_limit_bytes=7 << 30", "more than 65001 may have, 6 GiB", 6),
         ("priority=2", "priority normal at most, not high", 7),
         ("latency=True", "no program of the latency class", 8),
@@ -213,7 +213,7 @@ def test_a_broken_file_is_refused_and_the_old_one_stays(
         )
     (row,) = agent.ps()
     assert row.share.gpu_limit == 0.5
-    with pytest.raises(Raised, match="who may have 50 % in all"):
+    with pytest.raises(Raised, match="may have 50 % in all"):
         alice.do(CREATE.format(share="gpu=0.6"))
 
 

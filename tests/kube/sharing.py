@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import subprocess
 import sys
@@ -138,6 +139,24 @@ class Sharing:
             known = kubeconfig(bed.folder, account)
             known["users"][0]["user"]["token"] = bed.kubectl(*make, *more).strip()
             self.account(account).write_text(json.dumps(known))
+
+    def allow(self, **texts: str | None) -> None:
+        """Allow namespaces what these texts say, by namespace; None: as by default.
+
+        Keywords have _ for -, and `everyone` stands for all namespaces without a text.
+        """
+        mark = secrets.token_hex(4)
+        data = {
+            "_defaults" if key == "everyone" else key.replace("_", "-"): text
+            for key, text in texts.items()
+        }
+        change = json.dumps({"data": {**data, "default": f"{mark}: 1"}})
+        self.bed.kubectl(
+            *("patch", "configmap", "moiety-namespaces", "-n", SYSTEM),
+            *("--type=merge", "-p", change),
+        )
+        probe = asking("probe", "default", annotations={RESOURCE: "0.1"})
+        self.bed.until(lambda: mark in self.refusal(probe), "the webhook has read the rules")
 
     def account(self, name: str) -> Path:
         """How a process with that account reaches the API server."""

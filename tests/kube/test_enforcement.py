@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("nothing_stays")
 
 @pytest.fixture(scope="module", autouse=True)
 def _watched(sharing: Sharing) -> None:
-    """The agent ends who goes past it."""
+    """The agent ends who goes past it; pods may have the latency class, and resize."""
+    sharing.allow(everyone="latency: true\nresize: true\npriority: high")
     sharing.env |= WATCHED
     sharing.restart("agent")
 

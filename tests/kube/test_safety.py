@@ -83,6 +83,7 @@ def test_a_label_of_ours_gives_nothing(bed: Bed, sharing: Sharing, namespace: st
 def test_what_is_written_on_a_running_pod_later_gives_nothing(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:
+    sharing.allow(**{namespace: "resize: true\npriority: high"})
     victim(bed, sharing, namespace)
     change = ("-n", namespace, "--overwrite")
     bed.kubectl("label", "pod", "victim", *change, "moiety.dev/shared=units")

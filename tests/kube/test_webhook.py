@@ -167,9 +167,15 @@ def test_a_dry_run_leaves_nothing(hook: Hook, namespace: str) -> None:
 def test_a_resize_that_makes_no_sense_is_refused_when_it_is_written(
     hook: Hook, namespace: str
 ) -> None:
+    allowed = json.dumps({"data": {namespace: "resize: true"}})
+    of_rules = ("configmap", "moiety-namespaces", "-n", NAMESPACE)
+    hook.bed.kubectl("patch", *of_rules, "--type=merge", "-p", allowed)
     hook.bed.apply(asking("sized", namespace))
     wish = ("annotate", "pod", "sized", "-n", namespace, "--overwrite")
-    hook.bed.kubectl(*wish, "moiety.dev/resize=gpu=0.6")
+    resized = (*wish, "moiety.dev/resize=gpu=0.6")
+    hook.bed.until(
+        lambda: hook.bed.call("kubectl", *resized).returncode == 0, "the webhook has read the rule"
+    )
     done = hook.bed.call("kubectl", *wish, "moiety.dev/resize=gpu=6")
     assert "more than one GPU" in done.stderr
 

@@ -290,13 +290,12 @@ async def _explain(
     client: ApiClient, pod: str, namespace: str | None, system: str, options: ClusterOptions
 ) -> Any:
     from moiety.kube import explain as explaining
-    from moiety.kube.client import EVENTS, NAMESPACES, ApiError
+    from moiety.kube.client import CONFIG_MAPS, EVENTS, NAMESPACES, ApiError
     from moiety.kube.cluster_gpus import of
     from moiety.kube.cluster_look import look
     from moiety.kube.dialects.request import RequestRefused
     from moiety.kube.model import names
     from moiety.kube.webhook import webhook_config
-    from moiety.kube.webhook.cluster_cache import CONFIG_MAPS
     from moiety.kube.webhook.namespace_dialects import opted_in
 
     namespace = namespace or client.access.namespace

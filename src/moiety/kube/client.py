@@ -76,6 +76,7 @@ NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=Fal
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 SLICES: Final = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", False)
 CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 CLASSES: Final = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", False)
 
 

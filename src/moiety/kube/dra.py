@@ -24,6 +24,7 @@ from moiety.kube.checkpoint import CLAIM, Assignment, Slot
 from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError, Object
 from moiety.kube.inventory import Inventory
 from moiety.kube.model.share_config import DRIVER
+from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb
 from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
@@ -42,10 +43,13 @@ HEALTH_TIMEOUT_S: Final = 60
 class DraDriver:
     """Prepares claims; implements DRAPlugin."""
 
-    def __init__(self, node: str, client: ApiClient, shares: ShareManager, log: Any) -> None:
+    def __init__(
+        self, node: str, client: ApiClient, shares: ShareManager, guard: NamespaceGuard, log: Any
+    ) -> None:
         self.node = node
         self.client = client
         self.shares = shares
+        self.guard = guard
         self.log = log
         self._busy: dict[str, asyncio.Lock] = {}
         """Locks of claims that are being prepared or unprepared."""
@@ -116,6 +120,8 @@ class DraDriver:
         who = consumers(claim)
         if not who:
             raise Unprepared(f"claim {namespace}/{name} is reserved for no pod")
+        held = {each.key for each in self.shares.assignments.values()}
+        await self.guard.check_claim(claim, [each.share for each in found], held)
         pod = await self._pod(namespace, who[0].name)
         if len(found) > 1 and pod is not None and (containers := whole_claims(pod, name)):
             names = ", ".join(each.request for each in found)

@@ -32,7 +32,9 @@ from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Regist
 from moiety.kube.events import EventRecorder
 from moiety.kube.inventory import Inventory
 from moiety.kube.logs import open_log
+from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
+from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.options import DriverOptions
 from moiety.kube.pod_reconciler import PodReconciler
 from moiety.kube.podresources import held
@@ -82,7 +84,9 @@ class NodeDriver:
         self._listener = AgentClient(find, timeout_s=LISTEN_S)
         cursor = options.state_dir / "told"
         self.notices = EventRecorder(client, self._listener, self.pods, options.name, cursor, log)
-        self.owners = PodReconciler(self.shares, self.pods, client, self.notices, log)
+        system = client.access.namespace if options.is_in_pod else names.NAMESPACE
+        self.guard = NamespaceGuard(client, system, options.mode.kinds)
+        self.owners = PodReconciler(self.shares, self.pods, client, self.notices, self.guard, log)
         self.plugins: list[DevicePlugin] = []
         self._kubelet_inode = 0
         """The inode of the kubelet socket at which the plugins are registered."""
@@ -171,7 +175,7 @@ class NodeDriver:
         name = self.options.name
         endpoint = self.options.kubelet_dir / "plugins" / DRIVER / "dra.sock"
         registry = self.options.kubelet_dir / "plugins_registry" / f"{DRIVER}-reg.sock"
-        self.driver = DraDriver(name, self.client, self.shares, self.log)
+        self.driver = DraDriver(name, self.client, self.shares, self.guard, self.log)
         self.registration = Registration(str(endpoint), self.log)
         health = Health(name, self.inventory)
         # The kubelet asks as soon as it sees the second socket, so it comes last.

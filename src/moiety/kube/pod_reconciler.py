@@ -19,12 +19,14 @@ from moiety.kube.client import CLAIMS, ApiClient, ApiError
 from moiety.kube.device_plugin import take_back_unused
 from moiety.kube.events import EventRecorder
 from moiety.kube.model import names, share_config
+from moiety.kube.namespace_guard import NamespaceGuard
+from moiety.kube.namespace_limits import LimitRefusal
 from moiety.kube.podresources import HeldDevices
 from moiety.kube.pods import Pod, Pods
 from moiety.kube.resource_slices import WHOLE
 from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import MoietyError
-from moiety.model.share import Share
+from moiety.model.share import Priority, Share
 
 TEXT_MOST: Final = 500
 
@@ -33,12 +35,19 @@ class PodReconciler:
     """Reconciles all shares of one node."""
 
     def __init__(
-        self, shares: ShareManager, pods: Pods, client: ApiClient, notices: EventRecorder, log: Any
+        self,
+        shares: ShareManager,
+        pods: Pods,
+        client: ApiClient,
+        notices: EventRecorder,
+        guard: NamespaceGuard,
+        log: Any,
     ) -> None:
         self.shares = shares
         self.pods = pods
         self._client = client
         self._notices = notices
+        self._guard = guard
         self._log = log
 
     async def see(self, held: Sequence[HeldDevices] | None = None) -> None:
@@ -102,7 +111,12 @@ class PodReconciler:
         labels = {"namespace": found.namespace, "pod": found.pod, "container": found.container}
         share = assignment.share
         if not assignment.pods:  # seen for the first time: what it asked for beside units counts
-            share = await self._asked(assignment, pod, found.container)
+            allowed = await self._allowed(
+                assignment, pod, await self._asked(assignment, pod, found.container)
+            )
+            if allowed is None:
+                return
+            share = allowed
         await self._settle(assignment, [pod], share, labels, [pod.uid])
 
     async def _asked(self, assignment: Assignment, pod: Pod, container: str) -> Share:
@@ -118,6 +132,25 @@ class PodReconciler:
             note = f"{names.ASKED} makes no sense: {error}"
             await self._notices.tell(pod, "Refused", note[:TEXT_MOST], warning=True)
             return assignment.share
+
+    async def _allowed(self, assignment: Assignment, pod: Pod, share: Share) -> Share | None:
+        """The share of units that a pod's namespace may have: it, or an equal part of the rest.
+
+        The kubelet gives units before it says to which pod, so they are no longer refused here.
+        None: the rules cannot be read now.
+        """
+        try:
+            await self._guard.check_units(pod.namespace, pod.uid, assignment, share)
+        except LimitRefusal as no:
+            note = f"{no}; it has no guarantee, no class and no priority"
+            await self._notices.tell(pod, "Refused", note[:TEXT_MOST], warning=True)
+            return dataclasses.replace(
+                share, gpu=None, memory_bytes=0, priority=Priority.LOW, latency=False
+            )
+        except ApiError as no:
+            self._log.warning("limits_unreadable", problem=no.what)
+            return None
+        return share
 
     async def _settle(
         self,
@@ -153,11 +186,15 @@ class PodReconciler:
     async def _resize(self, assignment: Assignment, pod: Pod, wish: str, container: str) -> None:
         try:
             share = resize.wanted({names.RESIZE: wish}, container, assignment.share)
+            await self._guard.check_resize(assignment, share)
             wished = msgspec.structs.replace(
                 assignment, share=share, slots=_slots(assignment, share)
             )
             await self.shares.change(wished)
         except (MoietyError, OSError) as error:
+            if isinstance(error, ApiError) and error.is_away:
+                self._log.warning("limits_unreadable", problem=error.what)
+                return  # the next look asks again
             why = f"refused: {error}"[:TEXT_MOST]
             self._log.warning("resize_refused", pod=f"{pod.namespace}/{pod.name}", reason=why)
             await self._change(assignment)  # it is answered, all the same

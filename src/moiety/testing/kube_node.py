@@ -9,6 +9,7 @@ answer = (await node.kubelet.prepare(node.key(claim)))[claim["metadata"]["uid"]]
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import signal
 import subprocess
@@ -20,7 +21,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from moiety.kube.checkpoint import AssignmentStore
-from moiety.kube.client import CLAIMS, NODES, PODS, SLICES, Object
+from moiety.kube.client import CLAIMS, CONFIG_MAPS, NODES, PODS, SLICES, Object
+from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kubelet import Kubelet
@@ -140,8 +142,15 @@ class KubeNode:
         allocation = {"devices": {"results": results, "config": configs if config else []}}
         reserved = [{"resource": "pods", "name": pod, "uid": made["metadata"]["uid"]}]
         status = {"allocation": allocation, "reservedFor": reserved}
-        body = {"metadata": {"name": name}, "spec": {"devices": {}}, "status": status}
+        metadata = {"name": name, "creationTimestamp": dt.datetime.now(dt.UTC).isoformat()}
+        body = {"metadata": metadata, "spec": {"devices": {}}, "status": status}
         return self.api.put(CLAIMS, body, TEAM)
+
+    def allow(self, text: str, namespace: str = TEAM) -> None:
+        """Allow a namespace what an administrator's ConfigMap says: lines of WORD: VALUE."""
+        metadata = {"name": names.NAMESPACES}
+        body = {"metadata": metadata, "data": {namespace: text}}
+        self.api.put(CONFIG_MAPS, body, names.NAMESPACE)
 
     @staticmethod
     def key(claim: Object) -> tuple[str, str, str]:

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import structlog
 
-from moiety.kube.client import NODES, SLICES, ApiClient, Resource, WatchEvent
+from moiety.kube.client import CONFIG_MAPS, NODES, SLICES, ApiClient, Resource, WatchEvent
 from moiety.kube.model import names
-from moiety.kube.webhook.cluster_cache import CONFIG_MAPS, ClusterCache
+from moiety.kube.webhook.cluster_cache import ClusterCache
 
 LOG = structlog.wrap_logger(structlog.PrintLogger(open("/dev/null", "w")))  # noqa: SIM115
 

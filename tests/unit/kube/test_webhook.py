@@ -14,12 +14,12 @@ import aiohttp
 import pytest
 import structlog
 
-from moiety.kube.client import NAMESPACES, PODS, SLICES, ApiClient
+from moiety.kube.client import CONFIG_MAPS, NAMESPACES, PODS, SLICES, ApiClient
 from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names
 from moiety.kube.webhook import registration, template_gc
 from moiety.kube.webhook.certificate_controller import SECRET, SECRETS, CertificateController
-from moiety.kube.webhook.cluster_cache import CONFIG_MAPS, ClusterCache
+from moiety.kube.webhook.cluster_cache import ClusterCache
 from moiety.kube.webhook.server import Webhook, WebhookOptions, serving
 from moiety.kube.webhook.template_gc import TEMPLATES
 from moiety.testing.apiserver import ApiServer

@@ -98,7 +98,7 @@ def refuse(may: Entitlement, share: Share, others: Sequence[Share]) -> Refusal |
         if taken + share.gpu > may.gpu.value + _ROUNDING:
             beside = f"; {format_fraction(taken)} of it are guaranteed already" if taken else ""
             return (
-                f"{format_fraction(share.gpu)} of a GPU cannot be guaranteed to {user}, who may "
+                f"{format_fraction(share.gpu)} of a GPU cannot be guaranteed to {user}: {user} may "
                 f"have {format_fraction(may.gpu.value)} in all{beside}",
                 may.gpu.where,
             )
@@ -120,7 +120,7 @@ def _refuse_memory(
     kept = sum(other.memory_bytes for other in others)
     if kept + share.memory_bytes > rule.value:
         return (
-            f"{format_bytes(share.memory_bytes)} cannot be kept for {user}, who may have "
+            f"{format_bytes(share.memory_bytes)} cannot be kept for {user}: {user} may have "
             f"{format_bytes(rule.value)} in all; {format_bytes(kept)} are kept already",
             rule.where,
         )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import templates
+from moiety.kube import promises, templates
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import gpu_limits, resolve
 from moiety.kube.dialects.request import (
@@ -23,9 +24,11 @@ from moiety.kube.dialects.request import (
 )
 from moiety.kube.model import names, share_config
 from moiety.kube.resize import InvalidResize
+from moiety.kube.resize import changed as resized
 from moiety.kube.resize import parse as parse_resize
 from moiety.kube.webhook import node_capacity
 from moiety.kube.webhook.node_capacity import NodeCapacity
+from moiety.model.share import NOTHING_ASKED, Share
 
 USUAL_SCHEDULER: Final = "default-scheduler"
 
@@ -59,14 +62,26 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     templates: tuple[Mapping[str, Any], ...] = ()
     """Templates that have to be in the pod's namespace before the pod."""
+    shares: tuple[Share, ...] = ()
+    """What the object asks for, a share for each GPU: its namespace may not be allowed it."""
+    resizes: bool = False
+    """Whether a pod asks for another share than it was made with."""
 
 
 def admit(pod: Pod, cluster: ClusterView) -> Verdict:
     """The verdict about a new pod."""
     try:
-        return _admit(pod, cluster)
+        verdict = _admit(pod, cluster)
     except RequestRefused as no:
         return Verdict(problem=f"moiety: {no.what} ({no.hint})")
+    wish = notes(pod).get(names.RESIZE)
+    if wish is None:
+        return verdict
+    try:
+        shares = (*verdict.shares, *_classes(parse_resize(wish)))
+    except InvalidResize as no:
+        return Verdict(problem=f"moiety: {no.what} ({no.hint})")
+    return dataclasses.replace(verdict, resizes=True, shares=shares)
 
 
 def check_resize(new: Pod, old: Pod) -> Verdict:
@@ -84,7 +99,7 @@ def check_resize(new: Pod, old: Pod) -> Verdict:
     for who, _, _ in parts:
         if who and who not in there:
             return Verdict(problem=f"moiety: {names.RESIZE} names {who!r}, which is no container")
-    return Verdict()
+    return Verdict(resizes=True, shares=_classes(parts))
 
 
 def check_claim(spec: Mapping[str, Any]) -> Verdict:
@@ -97,7 +112,13 @@ def check_claim(spec: Mapping[str, Any]) -> Verdict:
             share_config.decode(opaque.get("parameters") or {})
         except share_config.InvalidShareConfig as no:
             return Verdict(problem=f"moiety: {no.what} ({no.hint})")
-    return Verdict()
+    return Verdict(shares=(*promises.classes_of(spec), *promises.of_spec(spec)))
+
+
+def _classes(parts: list[tuple[str, str, str]]) -> tuple[Share, ...]:
+    """The priorities and classes that a resize asks for."""
+    words = [(word, text) for _, word, text in parts if word in ("priority", "latency")]
+    return tuple(resized(NOTHING_ASKED, [("", word, text)], "") for word, text in words)
 
 
 def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
@@ -111,7 +132,7 @@ def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
         )
     node_capacity.check(pod, pod_request, cluster.config, cluster.fleet, cluster.nodes)
     if pod_request is None:
-        return Verdict()
+        return Verdict(shares=tuple(promises.of_pod_units(pod)))
     spec = pod["spec"]
     made: dict[str, Mapping[str, Any]] = {}
     changed = {
@@ -141,7 +162,20 @@ def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
         patch=tuple(_patch(pod, pod_request, changed, claims, cluster)),
         warnings=tuple(_warnings(pod, pod_request, cluster.config)),
         templates=tuple(made.values()),
+        shares=tuple(_shares(pod_request, cluster)),
     )
+
+
+def _shares(pod_request: resolve.PodRequest, cluster: ClusterView) -> Iterator[Share]:
+    """What the containers of a pod ask for, a share for each GPU."""
+    for _, gpu_request in _groups(pod_request):
+        if cluster.by is AllocationMethod.CLAIMS:
+            largest = max(templates.shares(gpu_request, cluster.fleet), key=lambda each: each[0])
+            yield from [largest[1]] * gpu_request.gpus
+        else:
+            number = templates.units(gpu_request, cluster.gpu_memory_bytes)
+            for piece in promises.of_units(number):
+                yield dataclasses.replace(gpu_request.share, gpu=piece.gpu, gpu_limit=1.0)
 
 
 def _groups(pod_request: resolve.PodRequest) -> list[tuple[list[str], GpuRequest]]:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moiety.kube import cluster_gpus
-from moiety.kube.client import NODES, SLICES, ApiClient, ApiError, Object, Resource
+from moiety.kube.client import CONFIG_MAPS, NODES, SLICES, ApiClient, ApiError, Object
 from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
+from moiety.kube.namespace_limits import NamespaceLimits
 from moiety.kube.webhook import webhook_config
 from moiety.kube.webhook.admission import AllocationMethod, ClusterView
 
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 AGAIN_S: Final = 30.0
 
 
@@ -27,6 +27,8 @@ class ClusterCache:
         self.namespace = namespace
         self.log = log
         self.problems: tuple[str, ...] = ()
+        self.limits = NamespaceLimits()
+        """What each namespace may have."""
         self.changed = asyncio.Event()
         """Set when the settings have changed."""
         self._maps: dict[str, Mapping[str, str]] = {}
@@ -69,17 +71,26 @@ class ClusterCache:
                         self._synced["maps"] = True
                         continue
                     name = change.object["metadata"]["name"]
-                    if name not in (names.SETTINGS, names.SIZES):
+                    if name not in (names.SETTINGS, names.SIZES, names.NAMESPACES):
                         continue
                     gone = change.kind == "DELETED"
-                    self._maps[name] = {} if gone else change.object.get("data") or {}
-                    self._cluster = None
+                    data = {} if gone else change.object.get("data") or {}
+                    if name == names.NAMESPACES:
+                        self._limit(data)
+                    else:
+                        self._maps[name] = data
+                        self._cluster = None
                     self.changed.set()
                     if self.cluster.by is AllocationMethod.UNITS:
                         self._gives_units.set()
             except ApiError as no:
                 self.log.error("settings_unreadable", problem=no.what)
                 await asyncio.sleep(AGAIN_S)
+
+    def _limit(self, texts: Mapping[str, str]) -> None:
+        self.limits = NamespaceLimits(texts)
+        for problem in self.limits.problems:
+            self.log.warning("settings_invalid", problem=problem)
 
     async def _watch_slices(self) -> None:
         """Watch slices; without this API no GPUs are known, and pods get units."""

@@ -127,14 +127,7 @@ def _dialects_hook(config: WebhookConfig, trusted: bytes, namespace: str) -> dic
 def validating(trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[str, Any]:
     """The configuration for changes of pods, and for claims."""
     resize = f"has(object.metadata.annotations) && '{names.RESIZE}' in object.metadata.annotations"
-    devices = "{}.devices.config.exists(c, has(c.opaque) && c.opaque.driver == '{}')"
-    template = (
-        "has(object.spec.spec) ? (has(object.spec.spec.devices) && "
-        f"has(object.spec.spec.devices.config) && "
-        f"{devices.format('object.spec.spec', share_config.DRIVER)}) : "
-        "(has(object.spec.devices) && has(object.spec.devices.config) && "
-        f"{devices.format('object.spec', share_config.DRIVER)})"
-    )
+    template = f"has(object.spec.spec) ? {_ours('object.spec.spec')} : {_ours('object.spec')}"
     hooks = [
         _hook(
             RESIZES_HOOK,
@@ -155,7 +148,7 @@ def validating(trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[s
                     ["CREATE", "UPDATE"],
                 )
             ],
-            {"name": "has-a-share-config", "expression": template},
+            {"name": "is-for-a-share", "expression": template},
             trusted,
             namespace,
         ),
@@ -164,6 +157,21 @@ def validating(trusted: bytes = b"", namespace: str = names.NAMESPACE) -> dict[s
     for hook in hooks:
         hook |= {"failurePolicy": "Ignore", "sideEffects": "None"}
     return _configuration(VALIDATING, hooks)
+
+
+def _ours(spec: str) -> str:
+    """A CEL expression: whether the spec of a claim has parameters or a class of moiety's."""
+    driver = share_config.DRIVER
+    of_class = f"deviceClassName == '{driver}'"
+    config = f"{spec}.devices.config.exists(c, has(c.opaque) && c.opaque.driver == '{driver}')"
+    requests = (
+        f"{spec}.devices.requests.exists(r, (has(r.exactly) && r.exactly.{of_class}) || "
+        f"(has(r.firstAvailable) && r.firstAvailable.exists(f, f.{of_class})))"
+    )
+    return (
+        f"(has({spec}.devices) && ((has({spec}.devices.config) && {config}) || "
+        f"(has({spec}.devices.requests) && {requests})))"
+    )
 
 
 def _configuration(resource: Resource, hooks: list[dict[str, Any]]) -> dict[str, Any]:

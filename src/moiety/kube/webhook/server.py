@@ -20,6 +20,7 @@ from moiety.kube.webhook import namespace_dialects, registration, review, templa
 from moiety.kube.webhook.admission import Verdict
 from moiety.kube.webhook.certificate_controller import CertificateController
 from moiety.kube.webhook.cluster_cache import ClusterCache
+from moiety.kube.webhook.namespace_checks import NamespaceChecks
 from moiety.kube.webhook.review import NoReview
 
 BODY_MOST: Final = 8 << 20
@@ -49,6 +50,7 @@ class Webhook:
         self.log = log
         self.knowledge = ClusterCache(client, namespace, log)
         self.keeper = CertificateController(client, namespace, self.knowledge, log)
+        self.checks = NamespaceChecks(client, self.knowledge)
         self._left_alone = registration.left_alone(namespace)
         self._there: dict[tuple[str, str], float] = {}
 
@@ -92,6 +94,8 @@ class Webhook:
         except (ApiError, RequestRefused) as no:
             return Verdict(problem=f"moiety: {no.what}")
         verdict = review.decide(asked, cluster)
+        if not verdict.problem and (problem := await self.checks.refuse(asked, verdict)):
+            verdict = Verdict(problem=problem)
         if verdict.problem:
             self.log.info("refused", namespace=asked.get("namespace"), name=asked.get("name"),
                           problem=verdict.problem)  # fmt: skip
