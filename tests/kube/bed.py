@@ -170,6 +170,7 @@ class Bed:
         (self.folder / "pki").mkdir(exist_ok=True)
         key = str(self.folder / "pki" / "accounts.key")
         self.must("openssl", "genrsa", "-out", key, "2048")
+        self.make_client_certificate()
         self.start("containerd")
         self.start("etcd")
         self.start("kube-apiserver")
@@ -179,6 +180,25 @@ class Bed:
             self.start(name)
         self.wait_for_node()
         (self.folder / READY).touch()
+
+    def make_client_certificate(self) -> None:
+        """What the API server shows to webhooks, and the authority of it."""
+        pki = self.folder / "pki"
+        for name, signer in ((programs.CLIENTS, ()), (programs.API_SERVER, self.signer())):
+            made = ("-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}")
+            out = ("-keyout", str(pki / f"{name}.key"), "-out", str(pki / f"{name}.crt"))
+            self.must("openssl", "req", "-x509", *made, *out, *signer)
+
+    def signer(self) -> tuple[str, ...]:
+        """The options by which openssl signs with the authority of clients."""
+        authority = self.folder / "pki" / programs.CLIENTS
+        files = ("-CA", f"{authority}.crt", "-CAkey", f"{authority}.key")
+        return (*files, "-addext", "basicConstraints=critical,CA:FALSE")
+
+    def client_ca(self) -> tuple[str, ...]:
+        """The options by which a webhook answers the API server only."""
+        authority = str(self.folder / "pki" / f"{programs.CLIENTS}.crt")
+        return ("--client-ca", authority, "--client-name", programs.API_SERVER)
 
     def keep_in_memory(self, name: str) -> None:
         """A folder that no disk slows down."""

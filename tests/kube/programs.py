@@ -16,6 +16,11 @@ PORT: Final = 443
 """The port at which pods look for the API server; nothing here stands between."""
 CONTAINERD: Final = "/run/containerd/containerd.sock"
 PAUSE: Final = "moiety.test/pause:1"
+API_SERVER: Final = "kube-apiserver"
+"""The common name of the certificate that the API server shows to webhooks."""
+CLIENTS: Final = "clients"
+"""The authority of that certificate: `pki/clients.crt`."""
+SHOWN: Final = {"client-certificate": "crt", "client-key": "key"}
 USERS: Final = {
     "admin": ("admin", "system:masters"),
     "kubelet": (f"system:node:{NODE_NAME}", "system:nodes"),
@@ -51,6 +56,27 @@ def kubeconfig(folder: Path, user: str) -> dict[str, Any]:
         "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": user}}],
         "current-context": "bed",
     }
+
+
+def shown_to_webhooks(folder: Path) -> dict[str, Any]:
+    """The certificate that the API server shows to webhooks."""
+    files = {kind: str(folder / "pki" / f"{API_SERVER}.{end}") for kind, end in SHOWN.items()}
+    return {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": files}]}
+
+
+def admission_config(folder: Path) -> dict[str, Any]:
+    """The API server's way to webhooks."""
+    group = "apiserver.config.k8s.io/v1"
+    config = {
+        "apiVersion": group,
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(folder / "webhooks.kubeconfig"),
+    }
+    plugins = [
+        {"name": f"{kind}AdmissionWebhook", "configuration": config}
+        for kind in ("Mutating", "Validating")
+    ]
+    return {"apiVersion": group, "kind": "AdmissionConfiguration", "plugins": plugins}
 
 
 def containerd_config(folder: Path) -> str:
@@ -161,7 +187,8 @@ def files(folder: Path) -> dict[str, str]:
     """All settings, by the name of the file in `folder`."""
     found: dict[str, Any] = {f"{user}.kubeconfig": kubeconfig(folder, user) for user in USERS}
     found |= {"kubelet.json": kubelet_config(folder), "scheduler.json": scheduler_config(folder)}
-    found |= {"cni/bed.conflist": network()}
+    found |= {"cni/bed.conflist": network(), "webhooks.kubeconfig": shown_to_webhooks(folder)}
+    found |= {"admission.json": admission_config(folder)}
     texts = {name: json.dumps(content, indent=2) + "\n" for name, content in found.items()}
     texts["kwok.yaml"] = kwok_config()
     return texts | {"tokens.csv": tokens(), "containerd.toml": containerd_config(folder)}
@@ -193,6 +220,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
             f"--service-account-signing-key-file={key}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
+            f"--admission-control-config-file={folder}/admission.json",
             "--enable-aggregator-routing=true",  # services of webhooks without kube-proxy
             "--allow-privileged=true",
             "--kubelet-preferred-address-types=InternalIP",

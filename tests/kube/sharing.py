@@ -196,6 +196,7 @@ class Sharing:
         """`moiety kube webhook`, and the API server asks it."""
         command = [sys.executable, "-m", "moiety", "kube", "webhook", "--host", NODE]
         command += ["--port", str(HOOK_PORT), "--kubeconfig", str(self.account("webhook"))]
+        command += self.bed.client_ca()
         self.bed.start("webhook", command, env=self.env)
         probe = pod("probe", "true", namespace="default")
         probe["metadata"]["annotations"] = {"moiety.dev/gpu": "nonsense"}

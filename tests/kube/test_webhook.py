@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,7 @@ class Hook:
             [
                 *(sys.executable, "-m", "moiety", "kube", "webhook", "--port", str(PORT)),
                 *("--kubeconfig", str(kubeconfig)),
+                *self.bed.client_ca(),
             ],
         )
 
@@ -137,6 +141,26 @@ def test_an_annotation_becomes_a_claim_that_kubernetes_makes(hook: Hook, namespa
     assert request["exactly"]["deviceClassName"] == "gpu.moiety.dev"
     assert request["exactly"]["capacity"]["requests"]["compute"] == "50"
     assert claim["metadata"]["ownerReferences"][0]["name"] == "half"
+
+
+def test_reviews_of_others_than_the_api_server_are_refused(hook: Hook, namespace: str) -> None:
+    made = asking("by-hand", namespace)
+    review = {
+        "request": {"uid": "u", "kind": {"kind": "Pod"}, "operation": "CREATE", "object": made,
+                    "namespace": namespace}
+    }  # fmt: skip
+    anyone = ssl.create_default_context()
+    anyone.check_hostname = False
+    anyone.verify_mode = ssl.CERT_NONE
+    body = json.dumps(review).encode()
+    request = urllib.request.Request(f"https://{NODE}:{PORT}/mutate", body)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, context=anyone, timeout=30)
+    assert refused.value.code == 403
+    assert "answers the API server" in refused.value.read().decode()
+    assert hook.bed.get("resourceclaimtemplates", "-n", namespace)["items"] == []
+    # The API server's own reviews are answered: it shows its certificate.
+    hook.bed.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(made))
 
 
 def test_what_is_wrong_is_said_in_the_answer(hook: Hook, namespace: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -59,9 +60,22 @@ def must_have(modules: tuple[str, ...]) -> None:
 )
 @click.option("--kubeconfig", metavar="FILE", help="How the API server is reached.")
 @click.option(
+    "--client-ca",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Answer only clients with a certificate of this authority: the API server.",
+)
+@click.option(
+    "--client-name",
+    "client_names",
+    multiple=True,
+    metavar="NAME",
+    help="Of these, the ones with this common name (may be repeated).",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", help="How it logs."
 )
-def webhook(host: str, port: int, namespace: str, kubeconfig: str | None, log_format: str) -> None:
+def webhook(log_format: str, **told: Any) -> None:
     """Read what new pods ask for, and write it as claims or units.
 
     The API server asks it; its certificate it makes and renews itself. SIGTERM ends it.
@@ -71,4 +85,4 @@ def webhook(host: str, port: int, namespace: str, kubeconfig: str | None, log_fo
     from moiety.kube.logs import open_log
     from moiety.kube.webhook.server import WebhookOptions, main
 
-    main(WebhookOptions(host, port, namespace, kubeconfig), open_log(LogFormat(log_format)))
+    main(WebhookOptions(**told), open_log(LogFormat(log_format)))

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
+from moiety.cli.kube import webhook
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import resolve
 from moiety.kube.dialects.request import SPELLINGS
@@ -99,3 +102,35 @@ def test_the_webhook_may_touch_its_own_secret_only() -> None:
     role = one(made("dra"), "Role", "moiety-webhook")
     reads = [r for r in role["rules"] if "secrets" in r["resources"] and "get" in r["verbs"]]
     assert [rule["resourceNames"] for rule in reads] == [[SECRET]]
+
+
+def test_to_the_webhook_only_its_port_is_open() -> None:
+    found = made("dra")
+    policy = one(found, "NetworkPolicy", "moiety-webhook")["spec"]
+    deployment = one(found, "Deployment", "moiety-webhook")["spec"]["template"]
+    selected = policy["podSelector"]["matchLabels"].items()
+    assert selected <= deployment["metadata"]["labels"].items()
+    assert policy["policyTypes"] == ["Ingress"]
+    (container,) = deployment["spec"]["containers"]
+    assert [rule["ports"] for rule in policy["ingress"]] == [
+        [{"port": port["name"], "protocol": "TCP"}] for port in container["ports"]
+    ]
+
+
+def test_a_component_has_the_webhook_ask_for_the_api_servers_certificate(tmp_path: Path) -> None:
+    overlay = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(DEPLOY / "overlays" / "dra", tmp_path)],
+        "components": [os.path.relpath(DEPLOY / "components" / "client-certificate", tmp_path)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    spec = one(made(str(tmp_path)), "Deployment", "moiety-webhook")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    file = Path(container["args"][container["args"].index("--client-ca") + 1])
+    (mount,) = (m for m in container["volumeMounts"] if m["mountPath"] == str(file.parent))
+    (volume,) = (v for v in spec["volumes"] if v["name"] == mount["name"])
+    assert volume["configMap"]["name"] == "moiety-webhook-clients"
+    context = click.Context(webhook, info_name="webhook")
+    webhook.parse_args(context, list(container["args"]))
+    assert context.params["client_ca"] == file

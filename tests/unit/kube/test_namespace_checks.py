@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import structlog
 
 from moiety.kube.client import CLAIMS, CONFIG_MAPS, PODS, SLICES, ApiClient
 from moiety.kube.model import names
+from moiety.kube.webhook.clients import ReviewClients
 from moiety.kube.webhook.server import Webhook
 from moiety.testing.apiserver import ApiServer
 
@@ -25,7 +27,9 @@ GPU = {
 
 
 @contextlib.asynccontextmanager
-async def webhook(**limits: str) -> AsyncIterator[tuple[ApiServer, Webhook]]:
+async def webhook(
+    authority: Path | None = Path("ca.crt"), **limits: str
+) -> AsyncIterator[tuple[ApiServer, Webhook]]:
     """A webhook that knows its cluster, and what the ConfigMap of namespaces says."""
     async with ApiServer() as server, ApiClient(server.access, patience_s=1) as client:
         server.put(
@@ -35,7 +39,7 @@ async def webhook(**limits: str) -> AsyncIterator[tuple[ApiServer, Webhook]]:
         server.put(
             CONFIG_MAPS, {"metadata": {"name": names.NAMESPACES}, "data": data}, names.NAMESPACE
         )
-        hook = Webhook(client, names.NAMESPACE, LOG)
+        hook = Webhook(client, names.NAMESPACE, LOG, ReviewClients(authority))
         watching = asyncio.create_task(hook.knowledge.watch())
         try:
             await hook.until_known()
@@ -152,6 +156,15 @@ def test_a_claim_that_is_there_may_change_whatever_the_rules_are_now() -> None:
             update: dict[str, Any] = {"operation": "UPDATE", "oldObject": found}
             for kind in ("ResourceClaim", "ResourceClaimTemplate"):
                 assert not await asked(hook, found, kind, **update)
+
+    run(body)
+
+
+def test_claims_that_a_stranger_makes_up_take_nothing_of_the_sum() -> None:
+    async def body() -> None:
+        async with webhook(None, team="gpu: 0.5") as (_, hook):
+            for _ in range(3):
+                assert not await asked(hook, claim(50), "ResourceClaim")
 
     run(body)
 

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
@@ -19,6 +20,7 @@ from moiety.kube.model import names
 from moiety.kube.webhook import namespace_dialects, registration, review, template_gc
 from moiety.kube.webhook.admission import Verdict
 from moiety.kube.webhook.certificate_controller import CertificateController
+from moiety.kube.webhook.clients import ReviewClients
 from moiety.kube.webhook.cluster_cache import ClusterCache
 from moiety.kube.webhook.namespace_checks import NamespaceChecks
 from moiety.kube.webhook.review import NoReview
@@ -40,17 +42,26 @@ class WebhookOptions:
     port: int = 9443
     namespace: str = names.NAMESPACE
     kubeconfig: str | None = None
+    client_ca: Path | None = None
+    """The authority of the API server's certificate; None: every client is answered."""
+    client_names: tuple[str, ...] = ()
+    """The common names that count of that authority's certificates; empty: all."""
 
 
 class Webhook:
     """One copy of the webhook: answers, and remembers the templates that exist."""
 
-    def __init__(self, client: ApiClient, namespace: str, log: Any) -> None:
+    def __init__(
+        self, client: ApiClient, namespace: str, log: Any, clients: ReviewClients | None = None
+    ) -> None:
         self.client = client
+        self.clients = clients or ReviewClients()
         self.log = log
         self.knowledge = ClusterCache(client, namespace, log)
         self.keeper = CertificateController(client, namespace, self.knowledge, log)
-        self.checks = NamespaceChecks(client, self.knowledge)
+        self.checks = NamespaceChecks(
+            client, self.knowledge, proven=self.clients.authority is not None
+        )
         self._left_alone = registration.left_alone(namespace)
         self._there: dict[tuple[str, str], float] = {}
 
@@ -75,6 +86,10 @@ class Webhook:
 
     async def review(self, request: web.Request) -> web.Response:
         """Answer one request; a refusal always has a reason."""
+        shown = request.get_extra_info("peercert")
+        if problem := self.clients.refuse(shown):
+            self.log.warning("client_refused", client=request.remote, problem=problem)
+            return web.Response(status=403, text=f"{problem}\n")
         try:
             asked = review.read(await request.read())
             verdict = await self.decide(asked)
@@ -147,8 +162,13 @@ class Webhook:
 async def serving(
     client: ApiClient, options: WebhookOptions, log: Any
 ) -> AsyncIterator[tuple[Webhook, int]]:
-    """A webhook that serves while the block lasts, and its port."""
-    hook = Webhook(client, options.namespace, log)
+    """A webhook that serves while the block lasts, and its port.
+
+    Raises ClusterRefusal if the authority of its clients cannot be read.
+    """
+    clients = ReviewClients(options.client_ca, options.client_names)
+    hook = Webhook(client, options.namespace, log, clients)
+    clients.demand(hook.keeper.context)
     watching = asyncio.create_task(hook.knowledge.watch())
     tasks = [watching]
     runner = web.AppRunner(hook.app(), access_log=None, shutdown_timeout=DRAIN_S)
