@@ -84,6 +84,46 @@ def test_a_running_pod_gets_the_size_that_it_wishes_for_or_is_told_why_not(
     on_node(tmp_path, native, "dra", story)
 
 
+def test_a_grown_share_is_counted_by_the_scheduler_before_it_is_given(
+    tmp_path: Path, native: Path
+) -> None:
+    async def story(node: KubeNode) -> None:
+        node.allow("resize: true")
+        claim = node.claim("train", {"gpu-0": 30}, memory="16Mi")
+        whole = int(node.devices()["gpu-0"]["capacity"]["memory"]["value"])
+        assert not (await node.prepare(claim)).error
+        name = f"k8s-{claim['metadata']['uid']}"
+        seen: list[tuple[str, float]] = []
+
+        def capacity() -> tuple[str, int]:
+            found = node.devices()["gpu-0"]["capacity"]
+            return found["compute"]["value"], whole - int(found["memory"]["value"])
+
+        async def wishes(wish: str) -> None:
+            node.api.put(PODS, user_of("train", "train-pod", {names.RESIZE: wish}), TEAM)
+
+        await wishes("gpu=0.6 memory=48Mi")
+        await node.until(lambda: capacity() == ("70", 32 << 20), "it is counted")
+        seen.append((capacity()[0], node.shares()[name]["share"]["gpu"]))
+        await node.until(lambda: node.shares()[name]["share"]["gpu"] == 0.6, "it is given")
+        assert seen == [("70", 0.3)]
+        await wishes("gpu=0.2 memory=16Mi")
+        await node.until(lambda: capacity() == ("100", 0), "what it had more is free")
+
+        # The scheduler has placed another pod here, which is not prepared yet.
+        node.claim("starts", {"gpu-0": 50})
+        await wishes("gpu=0.6")
+        await node.until(
+            lambda: ("train-pod", "ResizeRefused") in reasons(node), "the wish is refused"
+        )
+        (note,) = (e["note"] for e in node.api.all(EVENTS) if e["reason"] == "ResizeRefused")
+        assert "a pod that starts needs it: 50 % of gpu-0 are wanted" in note
+        await node.until(lambda: capacity() == ("100", 0), "nothing more is counted")
+        assert node.shares()[name]["share"]["gpu"] == 0.2
+
+    on_node(tmp_path, native, "dra", story)
+
+
 def test_each_pod_of_a_claim_may_wish_for_another_size(tmp_path: Path, native: Path) -> None:
     async def story(node: KubeNode) -> None:
         node.allow("resize: true")

@@ -187,6 +187,25 @@ def test_a_running_pod_gets_another_size_or_is_told_why_not(
     assert "given already" in note
 
 
+def test_a_pod_is_not_placed_where_a_share_grew(bed: Bed, sharing: Sharing, namespace: str) -> None:
+    bed.apply(sharer("train", namespace, "0.3"))
+    sharing.until_phase(namespace, "train", "Running")
+    done = sharing.kubectl_moiety("resize", "train", "-n", namespace, "--gpu", "0.6")
+    assert done.returncode == 0, done.stderr
+    (device,) = sharing.devices()
+    assert device["capacity"]["compute"]["value"] == "70"
+
+    bed.apply(sharer("next", namespace, "0.5"))
+    bed.until(lambda: "allocate" in scheduling(bed, namespace, "next"), "it waits")
+    assert "nodeName" not in bed.get("pod", "next", "-n", namespace)["spec"]
+
+    done = sharing.kubectl_moiety("resize", "train", "-n", namespace, "--gpu", "0.4")
+    assert done.returncode == 0, done.stderr
+    sharing.until_phase(namespace, "next", "Running")
+    for name in ("train", "next"):
+        sharing.finish(namespace, name)
+
+
 def test_a_busy_pod_of_the_latency_class_leaves_another_what_it_was_promised(
     bed: Bed, sharing: Sharing, namespace: str
 ) -> None:

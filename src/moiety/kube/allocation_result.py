@@ -88,6 +88,16 @@ def granted(claim: Object, node: str) -> list[AllocatedRequest]:
     return found
 
 
+def allocated_on(claim: Object, node: str) -> list[AllocatedDevice]:
+    """What a claim was given of moiety's devices on a node."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return [
+        _piece(each)
+        for each in (allocation.get("devices") or {}).get("results") or []
+        if (each.get("driver"), each.get("pool")) == (share_config.DRIVER, node)
+    ]
+
+
 def consumers(claim: Object) -> list[Consumer]:
     """The pods that may use a claim."""
     reserved = (claim.get("status") or {}).get("reservedFor") or []

@@ -31,6 +31,10 @@ class Slot(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
     request: str = ""
     share_id: str = ""
+    counted_percent: float | None = None
+    """What the scheduler counts: what the claim consumes; None: the same as `percent`."""
+    counted_memory_bytes: int | None = None
+    """likewise of the memory"""
 
 
 class Assignment(msgspec.Struct, frozen=True):

@@ -58,6 +58,10 @@ class Booked:
     kinds: frozenset[str] = frozenset()
     is_whole: bool = False
     """True if one share has all of its time."""
+    grown_percent: float = 0.0
+    """The part that claims have beyond what the scheduler counts for them."""
+    grown_bytes: int = 0
+    """likewise of the memory"""
 
 
 class DeviceAccounting:
@@ -69,6 +73,8 @@ class DeviceAccounting:
         self.mode = mode
         self.gpus: Mapping[str, NodeGpu] = {}
         """GPUs by device; the owner of this object keeps them up to date."""
+        self.growing: dict[str, Assignment] = {}
+        """Shares by name as they will be in a moment: they count so already."""
         for kind in sorted({CLAIM, UNITS} - mode.kinds):
             if shares := sorted(g.name for g in checkpoint.assignments.values() if g.kind == kind):
                 raise ModeTaken(mode, kind, shares)
@@ -77,7 +83,7 @@ class DeviceAccounting:
         """The given part of a GPU; `without` are shares that do not count."""
         slots = [
             (slot, assignment.kind)
-            for assignment in self.checkpoint.assignments.values()
+            for assignment in {**self.checkpoint.assignments, **self.growing}.values()
             if assignment.name not in without
             for slot in assignment.slots
             if slot.uuid == uuid
@@ -87,6 +93,10 @@ class DeviceAccounting:
             memory_bytes=sum(slot.memory_bytes for slot, _ in slots),
             kinds=frozenset(kind for _, kind in slots),
             is_whole=any(slot.percent > WHOLE - SLACK for slot, _ in slots),
+            grown_percent=sum(_grown(slot.percent, slot.counted_percent) for slot, _ in slots),
+            grown_bytes=int(
+                sum(_grown(slot.memory_bytes, slot.counted_memory_bytes) for slot, _ in slots)
+            ),
         )
 
     def refuse(self, wanted: Iterable[Slot], *, instead_of: Collection[str] = ()) -> str:
@@ -126,3 +136,8 @@ class DeviceAccounting:
     def is_empty(self) -> bool:
         """Whether no share is given."""
         return not self.checkpoint.assignments
+
+
+def _grown(size: float, counted: float | None) -> float:
+    """How much larger a size is than what the scheduler counts."""
+    return 0.0 if counted is None else max(0.0, size - counted)

@@ -174,6 +174,8 @@ class DraDriver:
                     found.share.memory_bytes,
                     piece.request,
                     piece.share_id,
+                    piece.percent,
+                    piece.memory_bytes,
                 )
             )
         labels = {"namespace": metadata.get("namespace", ""), "claim": metadata["name"]}

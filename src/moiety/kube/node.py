@@ -30,6 +30,7 @@ from moiety.kube.device_accounting import DeviceAccounting, ServiceMode
 from moiety.kube.device_plugin import FOLDER, KUBELET, PLUGIN, DevicePlugin
 from moiety.kube.dra import DRA, HEALTH, REGISTRATION, DraDriver, Health, Registration
 from moiety.kube.events import EventRecorder
+from moiety.kube.growth import GrowthAnnouncer
 from moiety.kube.inventory import Inventory
 from moiety.kube.logs import open_log
 from moiety.kube.model import names
@@ -86,7 +87,11 @@ class NodeDriver:
         self.notices = EventRecorder(client, self._listener, self.pods, options.name, cursor, log)
         system = client.access.namespace if options.is_in_pod else names.NAMESPACE
         self.guard = NamespaceGuard(client, system, options.mode.kinds)
-        self.owners = PodReconciler(self.shares, self.pods, client, self.notices, self.guard, log)
+        self._publishing = asyncio.Lock()
+        growth = GrowthAnnouncer(client, options.name, ledger, self._publish, self._stale.set)
+        self.owners = PodReconciler(
+            self.shares, self.pods, client, self.notices, self.guard, growth, log
+        )
         self.plugins: list[DevicePlugin] = []
         self._kubelet_inode = 0
         """The inode of the kubelet socket at which the plugins are registered."""
@@ -274,9 +279,7 @@ class NodeDriver:
             self._stale.clear()
             wait_s = PUBLISH_S
             try:
-                gpus = [self._offered(gpu) for gpu in self.inventory.gpus.values()]
-                if await resource_slices.publish(self.client, self.options.name, gpus):
-                    self.log.info("slices_published", gpus=len(gpus))
+                await self._publish()
                 self.published = True
             except ApiError as no:
                 wait_s = AGAIN_S if no.is_conflict else 5 * AGAIN_S
@@ -285,16 +288,28 @@ class NodeDriver:
                 async with asyncio.timeout(wait_s):  # wait_for may swallow that it was cancelled
                     await self._stale.wait()
 
+    async def _publish(self) -> None:
+        """Bring the slices to the present state. Raises ApiError."""
+        async with self._publishing:
+            gpus = [self._offered(gpu) for gpu in self.inventory.gpus.values()]
+            if await resource_slices.publish(self.client, self.options.name, gpus):
+                self.log.info("slices_published", gpus=len(gpus))
+
     def _offered(self, gpu: resource_slices.NodeGpu) -> resource_slices.NodeGpu:
         """A GPU as claims see it: taken where pods have units of it, or one pod has all of it.
 
+        It has as much less as shares grew beyond what their claims consume.
         Beside a whole GPU the scheduler would place no promise of time, but a pod that wants memory
         only.
         """
         booked = self.shares.ledger.booked(gpu.card.uuid)
         if UNITS in booked.kinds:
             return dataclasses.replace(gpu, taken=UNITS)
-        return dataclasses.replace(gpu, taken=resource_slices.ALL) if booked.is_whole else gpu
+        if booked.is_whole:
+            return dataclasses.replace(gpu, taken=resource_slices.ALL)
+        return dataclasses.replace(
+            gpu, grown_percent=booked.grown_percent, grown_bytes=booked.grown_bytes
+        )
 
     async def _sweep(self) -> None:
         """Take back the shares of deleted claims that the kubelet did not release."""

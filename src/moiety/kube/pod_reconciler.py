@@ -18,6 +18,7 @@ from moiety.kube.checkpoint import CLAIM, Assignment
 from moiety.kube.client import CLAIMS, ApiClient, ApiError
 from moiety.kube.device_plugin import take_back_unused
 from moiety.kube.events import EventRecorder
+from moiety.kube.growth import GrowthAnnouncer
 from moiety.kube.model import names, share_config
 from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.namespace_limits import LimitRefusal
@@ -41,6 +42,7 @@ class PodReconciler:
         client: ApiClient,
         notices: EventRecorder,
         guard: NamespaceGuard,
+        growth: GrowthAnnouncer,
         log: Any,
     ) -> None:
         self.shares = shares
@@ -48,6 +50,7 @@ class PodReconciler:
         self._client = client
         self._notices = notices
         self._guard = guard
+        self._growth = growth
         self._log = log
 
     async def see(self, held: Sequence[HeldDevices] | None = None) -> None:
@@ -190,7 +193,8 @@ class PodReconciler:
             wished = msgspec.structs.replace(
                 assignment, share=share, slots=_slots(assignment, share)
             )
-            await self.shares.change(wished)
+            async with self._growth.announced(wished):
+                await self.shares.change(wished)
         except (MoietyError, OSError) as error:
             if isinstance(error, ApiError) and error.is_away:
                 self._log.warning("limits_unreadable", problem=error.what)

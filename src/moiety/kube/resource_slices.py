@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from moiety.kube.model.share_config import DRIVER
 
 COMPUTE: Final = "compute"
 MEMORY: Final = "memory"
+SLACK: Final = 1e-6
 WHOLE: Final = 100
 """All of a GPU's time, in percent."""
 DEVICES_MOST: Final = 64
@@ -42,6 +44,10 @@ class NodeGpu:
     """Why no pod should get it; empty: it is healthy."""
     taken: str = ""
     """"units": pods have units of it; "whole": one pod has all of it; empty: free."""
+    grown_percent: float = 0.0
+    """Percent of its time that shares have beyond what their claims consume."""
+    grown_bytes: int = 0
+    """likewise of its memory"""
 
     @property
     def device(self) -> str:
@@ -51,20 +57,23 @@ class NodeGpu:
 
 def device(gpu: NodeGpu) -> Object:
     """One device of a slice."""
+    # One step of the range must fit: a GPU with less left is `taken`.
+    left = max(1, WHOLE - math.ceil(gpu.grown_percent - SLACK))
+    most = {} if left < WHOLE else {"max": str(WHOLE)}  # the maximum cannot exceed the capacity
     found: Object = {
         "name": gpu.device,
         "allowMultipleAllocations": True,
         "attributes": attributes(gpu.card),
         "capacity": {
             COMPUTE: {
-                "value": str(WHOLE),
+                "value": str(left),
                 "requestPolicy": {
                     "default": str(WHOLE),
-                    "validRange": {"min": "0", "max": str(WHOLE), "step": "1"},
+                    "validRange": {"min": "0", **most, "step": "1"},
                 },
             },
             MEMORY: {
-                "value": str(gpu.capacity_bytes),
+                "value": str(max(0, gpu.capacity_bytes - gpu.grown_bytes)),
                 "requestPolicy": {"default": "0", "validRange": {"min": "0"}},
             },
         },

@@ -109,3 +109,23 @@ def test_a_mode_is_left_only_when_nobody_needs_it(tmp_path: Path) -> None:
     assert not DeviceAccounting(AssignmentStore(path), ServiceMode.BOTH).is_empty
     AssignmentStore(path).drop("b")
     assert DeviceAccounting(AssignmentStore(path), ServiceMode.DRA).booked("GPU-0").percent == 30
+
+
+def test_a_share_that_grows_counts_before_it_is_given_and_only_by_what_it_grew(
+    tmp_path: Path,
+) -> None:
+    book = ledger(tmp_path / "given.json")
+
+    def grown(percent: float, memory_bytes: int) -> Assignment:
+        slot = Slot("gpu-0", "GPU-0", percent, memory_bytes, "", "", 30, 1 << 30)
+        return Assignment("a", CLAIM, "key-a", [slot], Share(gpu=percent / 100))
+
+    book.checkpoint.put(grown(20, 0), assignment("old", 10))
+    assert (book.booked("GPU-0").grown_percent, book.booked("GPU-0").grown_bytes) == (0, 0)
+    book.growing["a"] = grown(60, 3 << 30)
+    found = book.booked("GPU-0")
+    assert (found.percent, found.grown_percent, found.grown_bytes) == (70, 30, 2 << 30)
+    assert "70 % of it are given already" in book.check([assignment("b", 40)])
+    assert book.check([grown(90, 0)]) == ""
+    del book.growing["a"]
+    assert book.booked("GPU-0").percent == 30

@@ -122,3 +122,15 @@ def test_what_is_published_stays_until_it_is_not_so_and_then_has_a_new_generatio
             assert len(server.all(SLICES)) == 2
 
     asyncio.run(story())
+
+
+def test_what_shares_grew_is_no_longer_offered_and_a_whole_gpu_does_not_fit() -> None:
+    found = device(NodeGpu(CARD, 78 << 30, grown_percent=29.5, grown_bytes=8 << 30))["capacity"]
+    compute = found["compute"]
+    assert compute["value"] == "70"
+    # The server takes no maximum above the capacity; who asks for nothing still asks for it all.
+    assert compute["requestPolicy"]["default"] == "100"
+    assert compute["requestPolicy"]["validRange"] == {"min": "0", "step": "1"}
+    assert found["memory"]["value"] == str(70 << 30)
+    least = device(NodeGpu(CARD, 78 << 30, grown_percent=100, grown_bytes=80 << 30))["capacity"]
+    assert (least["compute"]["value"], least["memory"]["value"]) == ("1", "0")
