@@ -29,7 +29,7 @@ PROFILE = "A100-80:memory=192MiB,link=8GB/s"
 SIZE = 160 << 20
 ROUNDS = 5
 SETTLE_S = 1.0
-"""what the program's own thread takes to register what it was lent"""
+"""What the program's own thread takes to register what it was lent."""
 
 
 def join(node: Node) -> Shim:

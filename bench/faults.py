@@ -34,7 +34,7 @@ SCHEDULES = 500
 LIES = 20_000
 LIES_AT_A_TIME = 1000
 AT_A_TIME = 25
-"""schedules that a process lives before it tells of them"""
+"""Schedules that a process lives before it tells of them."""
 
 
 def measure() -> list[Figure]:
@@ -49,7 +49,7 @@ class Lived:
     faults: Counter[str] = field(default_factory=Counter)
     messages: int = 0
     lost: list[str] = field(default_factory=list)
-    """what did not hold, by seed"""
+    """What did not hold, by seed."""
 
 
 def lived(seeds: range) -> Lived:

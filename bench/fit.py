@@ -25,7 +25,7 @@ GPU = "A100-80:memory=128MiB,link=8GB/s,residue=2MiB"
 BYTES, KERNEL_US, SECONDS = 1 << 20, 2000, 1.0
 PAIRS = 10
 PTX = HERE.parent / "tests" / "gpu" / "kernels.ptx"
-"""the same kernels for a real GPU"""
+"""The same kernels for a real GPU."""
 BAR = 0.98
 
 

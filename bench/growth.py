@@ -40,10 +40,10 @@ GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
 OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0", "--idle-exit", "0")
 TENANTS: Final = 10_000
 FIRST: Final = 1000
-"""so many fill what is bounded"""
+"""So many fill what is bounded."""
 STEP: Final = 250
 PASSING: Final = "moiety.agent.core.client.Client"
-"""for some seconds after a process is gone, its gang is looked after"""
+"""For some seconds after a process is gone, its gang is looked after."""
 
 
 class Scales:

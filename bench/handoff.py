@@ -40,7 +40,7 @@ DATA_BYTES = 160 * MIB
 SECONDS = 8
 LONE_S = 60
 PAUSE_S = 0.004
-"""how long the waiting program sleeps, and the agent with it"""
+"""How long the waiting program sleeps, and the agent with it."""
 EXCHANGES = 500
 NS = 1e-9
 

@@ -22,7 +22,7 @@ GPUS: Final = 8
 FILL: Final = NODES * GPUS // 2
 FILL_S: Final = 600.0
 MAKERS: Final = 16
-"""objects that are being made at a time"""
+"""Objects that are being made at a time."""
 KEPT: Final = ("sleep", "100000")
 
 

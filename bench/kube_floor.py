@@ -23,7 +23,7 @@ NAME: Final = "floor.moiety.test"
 DEVICE: Final = "nothing"
 KUBELET: Final = Path("/var/lib/kubelet")
 MOST: Final = 1000
-"""claims that the device can have at a time"""
+"""Claims that the device can have at a time."""
 
 
 class Driver:

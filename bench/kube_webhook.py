@@ -35,7 +35,7 @@ IN_FLIGHT: Final = 50
 PODS: Final = 2000
 WARM: Final = 200
 KINDS: Final = 20
-"""so many different shares, each with a template of its own in each namespace"""
+"""So many different shares, each with a template of its own in each namespace."""
 HOST: Final = "moiety-webhook.moiety-system.svc"
 DEVICE: Final = {
     "attributes": {"productName": {"string": "NVIDIA A100"}},

@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 GPU = "A100-80:memory=96MiB,residue=2MiB"
 REQUESTS = 400
 TRAINING = (200, 320, 600)
-"""microseconds of a kernel, how many are queued, seconds (it is ended before that)"""
+"""Microseconds of a kernel, how many are queued, seconds (it is ended before that)"""
 
 
 def build(folder: Path, name: str) -> Path:

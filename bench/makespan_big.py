@@ -33,7 +33,7 @@ HERE = Path(__file__).resolve().parent
 LINK_BYTES_PER_S = 1.5e9
 GPU = "A100-80:memory=128MiB,link=1.5GB/s,residue=2MiB"
 PART = 0.96
-"""of what the agent shares out, each job's memory"""
+"""Of what the agent shares out, each job's memory."""
 THESIS_ONE_WAY_S, THESIS_GPU_S = 1.2, 13.0
 THESIS_QUANTUM_S, THESIS_IDLE_S = 30.0, 5.0
 WARM, PHASES, PHASES_ALONE = 4, 12, 4
@@ -47,7 +47,7 @@ class Case:
     cpu_s: float
     alone_s: float
     ideal_s: float
-    """the longest job, or one after the other where that is shorter than what it measured"""
+    """The longest job, or one after the other where that is shorter than what it measured."""
     nvshare_s: float
 
     @property
@@ -71,7 +71,7 @@ class Job:
     gpu_s: float
     cpu_s: float
     scale: float
-    """seconds here for one of the thesis"""
+    """Seconds here for one of the thesis."""
 
     def arguments(self, warm: int, phases: int, seed: int) -> list[str]:
         """The end of its command line."""

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 ROUNDS = 15
 SAMPLES = 8
 BOUND_US = 100
-"""as while somebody waits"""
+"""As while somebody waits."""
 DEVICE = "null driver"
 
 

@@ -18,7 +18,7 @@ BARS = {
     "gpuspec33": (93.5, 94.5),
     "gpushare100": (86.9, 87.2),
 }
-"""for the others it is FGD's own mean"""
+"""For the others it is FGD's own mean."""
 BOUNDS = {
     "default": (96.99, 99.88),
     "gpuspec33": (96.83, 99.79),

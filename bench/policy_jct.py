@@ -25,7 +25,7 @@ DATA = OPENB.parent
 ITP = {"02": 112, "03": 176, "06": 112}
 """GPUs of each cluster"""
 ANCHORS = {"srtf": 193_082, "srsf": 185_022, "tiresias": 347_213}
-"""average JCT in seconds of Muri's trace3 on 8 nodes of 8 GPUs, as published"""
+"""Average JCT in seconds of Muri's trace3 on 8 nodes of 8 GPUs, as published."""
 ANCHOR_BAR = 6.0
 RESTART_S = 30.0
 PHILLY_GPUS = 512

@@ -9,7 +9,7 @@ from moiety.sim.scenario_file import read_scenarios
 
 SCENARIOS = OPENB.parent / "scenarios" / "dev.json"
 FIRST_COME_FIRST_SERVED = 0.4
-"""of the same cases, as the data's description has it"""
+"""Of the same cases, as the data's description has it."""
 
 
 def measure() -> list[Figure]:

@@ -25,7 +25,7 @@ PROGRAMS = Path(__file__).resolve().parent / "programs"
 PAIRS = 10
 CHURN_GPU = "A100-80:memory=40GiB,residue=2MiB"
 RESIDUE_BYTES = 2 << 20
-"""of a context, in all these GPUs"""
+"""Of a context, in all these GPUs."""
 
 
 def environment(found: setup.Environment) -> dict[str, str]:

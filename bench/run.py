@@ -68,7 +68,7 @@ PARTS: dict[str, Callable[[], list[Figure]]] = {
     "faults_lies": faults.lies,
     "faults_real": faults.real,
 }
-"""of scripts that take long, to be measured by themselves"""
+"""Of scripts that take long, to be measured by themselves."""
 
 
 def main() -> int:

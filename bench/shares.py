@@ -19,7 +19,7 @@ from moiety.testing.node import Node
 
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 SMALL, LARGE = 16 << 20, 60 << 20
-"""what each allocates: small ones fit together, no two large ones do"""
+"""What each allocates: small ones fit together, no two large ones do."""
 SETTLE_S, WINDOW_S = 1.0, 10.0
 SPLITS = ((0.3, 0.7), (0.1, 0.9), (0.2, 0.3, 0.5))
 

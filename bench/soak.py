@@ -13,7 +13,7 @@ from bench.figure import RESULTS, save, table
 
 SCHEDULES = 10_000
 DAYS = 1_000_000
-"""of one seed at most: another seed has other days"""
+"""Of one seed at most: another seed has other days."""
 LOST = ("faults_with_loss", "virtual_schedules_lost")
 
 

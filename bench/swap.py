@@ -31,7 +31,7 @@ GPU = f"A100-80:memory=1360MiB,residue=2MiB,link={LINK_BYTES_PER_S // 1_000_000}
 DEFICITS = (64 * MIB, 256 * MIB, 1024 * MIB)
 SECONDS = {64 * MIB: 5, 256 * MIB: 8, 1024 * MIB: 20}
 COLD = 2
-"""hand-offs that are left out: host memory is touched for the first time"""
+"""Hand-offs that are left out: host memory is touched for the first time."""
 
 
 class Moved(NamedTuple):

@@ -27,11 +27,11 @@ from moiety.testing.node import Node
 HERE = Path(__file__).resolve().parent
 SIMGPU = "A100-80:memory=320MiB,link=4GB/s"
 SHARE = 0.8
-"""of the GPU's memory, wanted by each program"""
+"""Of the GPU's memory, wanted by each program."""
 REAL_CAPACITY_BYTES = 8 << 30
-"""of a real GPU: enough to see, little enough for any host's memory"""
+"""Of a real GPU: enough to see, little enough for any host's memory."""
 GPU_MS, CPU_MS = 400, 500
-"""a round of a program: work on the GPU, then work without it"""
+"""A round of a program: work on the GPU, then work without it."""
 
 
 Running = subprocess.Popen[str]

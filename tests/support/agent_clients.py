@@ -16,7 +16,7 @@ GIB = 1 << 30
 CARD = 16 * GIB
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
 Shims = Callable[[str], Shim]
-"""the test's own processes, each of the workload with this socket"""
+"""The test's own processes, each of the workload with this socket."""
 
 
 @contextmanager
@@ -84,7 +84,7 @@ for line in sys.stdin:
 
 
 Others = Callable[[str], Other]
-"""processes beside the test's own"""
+"""Processes beside the test's own."""
 
 
 @contextmanager

@@ -18,7 +18,7 @@ class Program:
     spell_s: Callable[[], float]
     pause_s: Callable[[], float]
     left_s: float = 0.0
-    """of the spell under way"""
+    """Of the spell under way."""
     runs_since_s: float | None = None
     pauses: bool = False
     is_open: bool = False
@@ -26,7 +26,7 @@ class Program:
     watch_s: float = 0.0
     told_idle: bool = False
     changes: int = 0
-    """what was foreseen before the last one does not come about"""
+    """What was foreseen before the last one does not come about."""
     spells: int = 0
     worked_s: float = 0.0
 

@@ -97,7 +97,7 @@ def happen(day: Anything, what: str, dice: Random) -> None:
 
 
 ALLOWING = {**WEIGHTS, "join_gang": 0.0, "band": 0.0, "allocate": 6.0, "free": 5.0, "churn": 10.0}
-"""with allowances, which gangs never have"""
+"""With allowances, which gangs never have."""
 
 
 def pass_by(day: Anything, seed: int, *, allowing: bool = False) -> Iterator[None]:

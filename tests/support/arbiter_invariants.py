@@ -22,13 +22,13 @@ class Invariants(RuleBasedStateMachine):
     """Two small GPUs with processes that have memory, and what must hold of them."""
 
     compares = False
-    """whether leases that are given at once are compared with those of whole steps"""
+    """Whether leases that are given at once are compared with those of whole steps."""
 
     def __init__(self) -> None:
         """Nothing has happened."""
         super().__init__()
         self.whole: dict[str, list[int]] = {}
-        """the members of each gang when all of it held last"""
+        """The members of each gang when all of it held last."""
         self.unsettled: list[SimulatedTenant] | None = None
 
     @initialize(

@@ -28,13 +28,13 @@ from tests.support.virtual_process import VirtualProcess
 
 STEPS: Final = 150
 DAYS_IN_CI: Final = 1000
-"""about half a minute"""
+"""About half a minute."""
 PROCESSES_MAX: Final = 5
 DEADLINE_S: Final = 2.0
 BUSY_STEPS: Final = 120
 BUSY_STEP_S: Final = 0.03
 SLACK: Final = 0.2
-"""of a limit on time, over so few windows of 250 ms"""
+"""Of a limit on time, over so few windows of 250 ms."""
 SHARES: Final = (
     NOTHING_ASKED,
     NOTHING_ASKED,
@@ -44,7 +44,7 @@ SHARES: Final = (
     Share(memory_limit_bytes=6),
 )
 ODD: Final = (0, 1, 2, 5, 11, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1)
-"""what liars say"""
+"""What liars say."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Fate:
     seed: int
     faults: Counter[str] = field(default_factory=Counter)
     messages: int = 0
-    """that liars sent"""
+    """That liars sent."""
 
 
 class Day:

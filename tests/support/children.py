@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""the checkout"""
+"""The checkout."""
 
 
 def with_checkout(environment: Mapping[str, str]) -> dict[str, str]:

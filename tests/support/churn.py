@@ -40,13 +40,13 @@ from tests.support.wire_end import Closed, Hung
 from tests.support.wire_fakes import Shim
 
 TOGETHER: Final = 4
-"""of them at a time"""
+"""Of them at a time."""
 ASKS: Final = 64
-"""what each asks for and does not get: each is written down, so that a thousand go round the rings
-of the timeline twice"""
+"""What each asks for and does not get: each is written down, so that a thousand go round the rings
+of the timeline twice."""
 PATIENCE_S: Final = 300.0
 REVOKED_S: Final = 0.02
-"""who holds goes when nobody has wanted the GPU for so long"""
+"""Who holds goes when nobody has wanted the GPU for so long."""
 ENDS: Final = ("dies",) * 5 + ("leaves", "breaks", "raves")
 EXTRAS: Final = ("",) * 6 + ("pinned", "unknown", "exports", "gang")
 
@@ -60,7 +60,7 @@ class Crowd:
         self._directory = directory
         self._dice = Random(seed)
         self._kept: set[str] = set()
-        """workloads that were there before, and stay"""
+        """Workloads that were there before, and stay."""
         with Call(directory) as call:
             gpu = call.ask(protocol.Status(), protocol.NodeStatus).gpus[0]
         self._uuid = bytes.fromhex(gpu.uuid.split("-", 1)[1].replace("-", ""))
@@ -130,7 +130,7 @@ class Tenant:
         self._resident = 0
         self._allocated = 0
         self._answered = 0
-        """requests that were"""
+        """Requests that were."""
 
     def live(self, asks: int) -> None:
         """All of it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 SYS_PIDFD_GETFD: Final = 438
-"""x86-64"""
+"""X86-64."""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 

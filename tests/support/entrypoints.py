@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 SUFFIXES: Final = {"": "", "_DS": "_ptds", "_SZ": "_ptsz"}
 PER_THREAD: Final = 2
-"""the flag of cuGetProcAddress that asks for the flavour of a thread's own default stream"""
+"""The flag of cuGetProcAddress that asks for the flavour of a thread's own default stream."""
 
 
 @dataclass(frozen=True, order=True)
@@ -30,7 +30,7 @@ class Form:
     name: str
     since: int
     flavour: str = ""
-    """empty, _ptds or _ptsz"""
+    """Empty, _ptds or _ptsz."""
 
 
 class Entry(NamedTuple):

@@ -40,19 +40,19 @@ GPU: Final = "A100-80:memory=64MiB,residue=1MiB,link=2GB/s"
 GPU_BYTES: Final = 64 << 20
 BYTES: Final = 36 << 20
 LIMIT_BYTES: Final = 40 << 20
-"""of each worker: what it allocates, and its little extra for checking"""
+"""Of each worker: what it allocates, and its little extra for checking."""
 ROUNDS: Final = 6
 ENDLESS: Final = 1_000_000
-"""so many rounds that a worker goes on until it is told to end"""
+"""So many rounds that a worker goes on until it is told to end."""
 CHECK_EVERY: Final = 64
-"""rounds after which a worker checks: at the end alone, after many rounds, that takes minutes"""
+"""Rounds after which a worker checks: at the end alone, after many rounds, that takes minutes."""
 OPTIONS: Final = ("--turn-min", "2ms", "--turn-factor", "0", "--linger", "0")
 STOPPED_S: Final = 0.05
-"""who is stopped stays so for this long once everybody has seen it"""
+"""Who is stopped stays so for this long once everybody has seen it."""
 FIRST_STEPS: Final = ("attach", "context")
-"""what a program says only as it begins: the second one is struck there"""
+"""What a program says only as it begins: the second one is struck there."""
 LOOK_S: Final = 2.0
-"""how long an agent that may be stopped or dead is asked for an answer"""
+"""How long an agent that may be stopped or dead is asked for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Ordeal:
         self._endless: list[subprocess.Popen[str]] = []
         self.agents = 0
         self.struck = 0
-        """faults that happened"""
+        """Faults that happened."""
 
     def __enter__(self) -> Self:
         self.start_agent()

@@ -11,7 +11,7 @@ from typing import Final
 from tests.support.native import compiler
 
 INPUTS: Final = 20_000
-"""in a test; a few packets each"""
+"""In a test; a few packets each."""
 FUZZ: Final = Path("tests", "native", "fuzz")
 SHIM: Final = [Path("native", "shim", f"{name}.c") for name in ("agent/socket", "base/lock")]
 

@@ -13,7 +13,7 @@ from tests.support.virtual_agent import World
 from tests.support.wire_end import Closed, WireEnd
 
 USER = 2000
-"""whose the liars are; the honest processes are of another user"""
+"""Whose the liars are; the honest processes are of another user."""
 M = TypeVar("M", bound=Message)
 
 

@@ -36,11 +36,11 @@ from tests.support.virtual_agent import CAPACITY, USER, World
 from tests.support.virtual_process import VirtualProcess
 
 LIARS: Final = (2000, 2001)
-"""users"""
+"""Users."""
 LIAR_BYTES: Final = 2
-"""that each of them may have on the GPU"""
+"""That each of them may have on the GPU."""
 AT_ONE_TIME: Final = 2
-"""liars, of all users together: with the honest ones, no more contexts than fit"""
+"""Liars, of all users together: with the honest ones, no more contexts than fit."""
 DEADLINE_S: Final = 0.5
 TURN_S: Final = 0.05
 SLACK_S: Final = 1.0
@@ -50,7 +50,7 @@ LIAR_SHARES: Final = (NOTHING_ASKED, NOTHING_ASKED, Share(memory_limit_bytes=1),
 SMALL: Final = (0, 1, 1, 1, 2, 2, 3, 5)
 ODD: Final = (11, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 50, (1 << 63) - 1, (1 << 64) - 1)
 LIFE: Final = (Type.ATTACH, Type.ALLOC_REQUEST, Type.LEASE_REQUEST, Type.DRAINED, Type.RESTORED)
-"""what a program says most; a liar that says nothing of it comes nowhere"""
+"""What a program says most; a liar that says nothing of it comes nowhere."""
 
 
 class Cost(AssertionError):
@@ -65,7 +65,7 @@ class Liar:
     uid: int
     share: Share
     epoch: int = 0
-    """of the last lease that it heard of"""
+    """Of the last lease that it heard of."""
     serial: int = 0
 
 

@@ -31,19 +31,19 @@ from moiety.agent.process import main
 VARIABLE: Final = "MOIETY_WEIGHT"
 OURS: Final = "moiety."
 CACHE_BLOCK_BYTES: Final = 0x290
-"""the block with the numbers and the heads of what malloc keeps, with malloc's own words"""
+"""The block with the numbers and the heads of what malloc keeps, with malloc's own words."""
 
 
 class Weight(msgspec.Struct, frozen=True):
     """What a process has in memory, after a collection."""
 
     resident_bytes: int
-    """as the kernel counts: with what allocators keep for later"""
+    """As the kernel counts: with what allocators keep for later."""
     live_bytes: int
-    """that something refers to: all that Python's and the C library's allocators gave out, but for
-    the sentences of the last thousand events and of the timeline, which are long or short"""
+    """That something refers to: all that Python's and the C library's allocators gave out, but for
+    the sentences of the last thousand events and of the timeline, which are long or short."""
     objects: dict[str, int]
-    """that the collector knows, by type"""
+    """That the collector knows, by type."""
 
 
 class _Mallinfo(ctypes.Structure):
@@ -114,7 +114,7 @@ def _sentences_bytes() -> int:
 
 
 _past: Final[list[Journal | Spans]] = []
-"""the agent's, as they are made: it hides from the collector what it has from the start"""
+"""The agent's, as they are made: it hides from the collector what it has from the start."""
 
 
 def _remember(cls: type[Journal | Spans]) -> None:

@@ -25,7 +25,7 @@ class Block:
     serial: int = 0
     admitted: bool = False
     resident: list[bool] = field(default_factory=list)
-    """for each chunk; empty until mapped"""
+    """For each chunk; empty until mapped."""
 
     @property
     def bytes(self) -> int:
@@ -57,38 +57,38 @@ class SimulatedTenant:
         self.is_open = False
         self.epoch = 0
         self.contexts: dict[int, int] = {}
-        """residue for each GPU where the context exists"""
+        """Residue for each GPU where the context exists."""
         self.attaching: dict[int, tuple[int, int]] = {}
         self.needing: dict[int, tuple[int, int]] = {}
-        """requests for room for the driver itself"""
+        """Requests for room for the driver itself."""
         self.blocks: list[Block] = []
         self.credit: dict[int, int] = {}
         self.allowed: dict[int, int] = {}
-        """what it may allocate without asking, on each GPU where it may"""
+        """What it may allocate without asking, on each GPU where it may."""
         self.allowed_most: dict[int, int] = {}
         self.spare: dict[int, list[int]] = {}
-        """chunks that it freed and keeps on the GPU, a part of that"""
+        """Chunks that it freed and keeps on the GPU, a part of that."""
         self.restoring = False
         self.wanted = False
         self.told_idle = False
         self.watched = False
         self.queue_s = 0.0
-        """the bound on unfinished work; 0: none"""
+        """The bound on unfinished work; 0: none."""
         self.hung = False
-        """it reads nothing any more"""
+        """It reads nothing any more."""
         self.stopped = False
-        """nor runs anything: whoever looks sees why"""
+        """Nor runs anything: whoever looks sees why."""
         self.depends = 0
-        """so often a thread must pass the gate until its work on the GPU can end"""
+        """So often a thread must pass the gate until its work on the GPU can end."""
         self.draining: int | None = None
-        """the epoch of the revoke that it will answer once its work has ended"""
+        """The epoch of the revoke that it will answer once its work has ended."""
         self.gang: list[SimulatedTenant] = []
-        """the processes that it computes with, itself included"""
+        """The processes that it computes with, itself included."""
         self.launched = 0
-        """operations that all of its gang do together, so far: each ends once all have begun it"""
+        """Operations that all of its gang do together, so far: each ends once all have begun it."""
         self.eviction_fails = False
         self.orders: deque[list[int]] = deque()
-        """evictions under way: [gpu, bytes left]"""
+        """Evictions under way: [gpu, bytes left]."""
         self.refusals: list[do.Refused] = []
         self._serials = itertools.count(1)
 

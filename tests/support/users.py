@@ -23,12 +23,12 @@ from typing import Any, Final, Self
 
 ALICE: Final = 65001
 BOB: Final = 65002
-"""users that no system's tables know"""
+"""Users that no system's tables know."""
 
 _PR_SET_DUMPABLE: Final = 4
 _BEGIN: Final = "from tests.support.users import begin; begin()"
 _LATE: Final = ("difflib", "encodings.idna", "json", "pynvml", "structlog", "tomllib", "uuid")
-"""what commands import when they need it"""
+"""What commands import when they need it."""
 _NAMES: Final = """
 import ctypes, errno, fcntl, mmap, os, signal, socket, sys, traceback
 import moiety.agent.process, moiety.cli.main

@@ -29,9 +29,9 @@ from tests.support.virtual_loop import LateExecutor, VirtualKernel, VirtualLoop
 from tests.support.virtual_process import VirtualProcess
 
 TOTAL, CAPACITY = 14, 10
-"""bytes of each GPU, and those of them that data may take: four contexts of one byte fit beside"""
+"""Bytes of each GPU, and those of them that data may take: four contexts of one byte fit beside."""
 USER = 1000
-"""whose all processes are"""
+"""Whose all processes are."""
 STEPS_MAX = 20_000
 CAUSES = (
     "would exceed",
@@ -48,9 +48,9 @@ CAUSES = (
     "kept for one program: tenant",
     ": tenant",
 )
-"""of them one stands in every refusal: what is in the way, or who"""
+"""Of them one stands in every refusal: what is in the way, or who."""
 NVML_S = 0.5
-"""how long an answer of NVML takes at most"""
+"""How long an answer of NVML takes at most."""
 
 
 class StrictLog:
@@ -87,10 +87,10 @@ class World:
         self.processes: dict[int, VirtualProcess] = {}
         self.shares: dict[int, Share] = {}
         self.liars: dict[int, socket.socket] = {}
-        """processes that are not simulated: only what is sent for them"""
+        """Processes that are not simulated: only what is sent for them."""
         self.residues: dict[int, int] = {}
         self.written: dict[int, tuple[frozenset[int], bool]] = {}
-        """what the agent wrote down for the next one: GPUs by pid, and who is fenced"""
+        """What the agent wrote down for the next one: GPUs by pid, and who is fenced."""
         self.log = StrictLog()
         self.loop = VirtualLoop(0.0, dice)
         self.agent: Components | None = None

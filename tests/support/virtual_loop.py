@@ -109,15 +109,15 @@ class VirtualKernel:
 
     def __init__(self) -> None:
         self._lives: dict[int, int] = {}
-        """the write end of a pipe for each living process; nobody writes, it is closed"""
+        """The write end of a pipe for each living process; nobody writes, it is closed."""
         self._read_ends: dict[int, int] = {}
         self._pids: dict[int, int] = {}
-        """by pidfd"""
+        """By pidfd."""
         self.stopped: set[int] = set()
         self.mapped: set[tuple[int, str]] = set()
-        """pids and names of the memfds that they have mapped"""
+        """Pids and names of the memfds that they have mapped."""
         self.killed: list[int] = []
-        """by the agent, until somebody looks"""
+        """By the agent, until somebody looks."""
 
     def begin(self, pid: int) -> None:
         """A process starts."""

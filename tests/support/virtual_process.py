@@ -20,10 +20,10 @@ from tests.support.wire_end import Closed
 from tests.support.wire_fakes import Shim
 
 LONG_QUEUE_S: Final = 0.01
-"""how long the submitted work of a program without a bound takes when it is revoked"""
+"""How long the submitted work of a program without a bound takes when it is revoked."""
 
 Connect = Callable[["VirtualProcess"], socket.socket | None]
-"""makes a connection to the agent that does not block; None: the agent is not there"""
+"""Makes a connection to the agent that does not block; None: the agent is not there."""
 
 
 class VirtualProcess(SimulatedTenant):
@@ -38,11 +38,11 @@ class VirtualProcess(SimulatedTenant):
         self._busy_until_s = 0.0
         self.is_connected = False
         self.joins = 0
-        """connections that it made"""
+        """Connections that it made."""
         self._resumes = False
         self._is_pinned = False
         self.claims_lease = False
-        """it says that it has one, and lies"""
+        """It says that it has one, and lies."""
 
     # Its lease is a word in memory, as the agent last wrote it
 

@@ -14,7 +14,7 @@ from moiety.wire.layout import PIECES_MAX, Type
 from moiety.wire.message import Message
 
 TIMEOUT_S: Final = 60.0
-"""how long a test waits for a message; a loaded machine takes seconds"""
+"""How long a test waits for a message; a loaded machine takes seconds."""
 PACKET_BYTES: Final = 4096
 M = TypeVar("M", bound=Message)
 
@@ -34,7 +34,7 @@ class WireEnd:
         self._sock: socket.socket | None = None
         self.inbox: list[Message] = []
         self.epoch = 0
-        """of the last lease that this end knows of"""
+        """Of the last lease that this end knows of."""
 
     @property
     def sock(self) -> socket.socket:

@@ -48,7 +48,7 @@ from tests.support.wire_end import TIMEOUT_S, Closed, Hung, WireEnd
 
 CHUNK_BYTES: Final = 2 << 20
 RETRY_S: Final = 0.02
-"""how long the shim waits before it tries to connect again"""
+"""How long the shim waits before it tries to connect again."""
 
 
 class Shim(WireEnd):
@@ -59,13 +59,13 @@ class Shim(WireEnd):
         self.path = str(path)
         self.serial = 0
         self.tenant = 0
-        """the agent's number for this process"""
+        """The agent's number for this process."""
         self.gpus: dict[int, AttachedMessage] = {}
         self.counters = -1
         self.page: mmap.mmap | None = None
         self.page_fd = -1
         self.segments: dict[int, int] = {}
-        """descriptors of host memory that came, by the segment's number"""
+        """Descriptors of host memory that came, by the segment's number."""
         if connect:
             self.connect()
 

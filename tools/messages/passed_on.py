@@ -19,16 +19,16 @@ OF_ERRORS: Final[dict[str, tuple[tuple[ModuleType, str], ...]]] = {
     "TooMany": ((rate_limits, "refuse"),),
     "UserLimit": ((user_limits, "refuse"), (user_limits, "_refuse_memory")),
 }
-"""by class of an error"""
+"""By class of an error."""
 OF_REFUSALS: Final[dict[str, tuple[tuple[ModuleType, str], ...]]] = {
     "full": ((rate_limits, "refuse"),),
     "limit": ((user_limits, "refuse_user_bytes"),),
 }
-"""by code of a refused request"""
+"""By code of a refused request."""
 
 
 HINTS: Final = {"ShareTaken": "the options of the largest share that can be promised"}
-"""by class of an error: what its hint says, where that is put together too"""
+"""By class of an error: what its hint says, where that is put together too."""
 
 
 def in_full(error: str, said: list[tuple[str, str]]) -> list[tuple[str, str]]:

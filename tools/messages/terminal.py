@@ -25,7 +25,7 @@ PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[(),?:]|[^"(),?:]+', re.DOTALL)
 CONVERSION: Final = re.compile(r"%(?:\.\*)?[a-z]+")
 CODES: Final = {each.name.lower(): each for each in Refusal}
 SENT: Final = ("agent/shim", "arbiter")
-"""the folders in which a request of a program is refused"""
+"""The folders in which a request of a program is refused."""
 SENDERS: Final = ("_hang_up", "RefusedMessage", "refuse", "Refused")
 
 

@@ -17,15 +17,15 @@ from moiety.model import errors
 PACKAGE: Final = Path(errors.__file__).resolve().parents[2]
 BASE: Final = "MoietyError"
 LEFT_OUT: Final = ("model/errors", "testing")
-"""the errors themselves, and what is no part of the product"""
+"""The errors themselves, and what is no part of the product."""
 
 Value = str | bool | None
-"""a pattern, or a constant that decides which branch is taken"""
+"""A pattern, or a constant that decides which branch is taken."""
 Names = Mapping[str, Value]
 NOT_NAMES: Final = frozenset(
     "getattr len list map max min round self sorted str tuple type".split()  # noqa: SIM905
 )
-"""what says nothing about a value"""
+"""What says nothing about a value."""
 
 
 def trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:

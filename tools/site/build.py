@@ -29,7 +29,7 @@ GENERATED: Final = re.compile(r"^<!-- generated: (\S+) -->$", re.MULTILINE)
 OTHER_PAGES: Final = "<!-- other pages -->"
 TOCTREE: Final = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OUTSIDE: Final = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?!\w+\.md)([^)#]*)(?:#[^)]*)?\)")
-"""a link from docs/ or docs/decisions/ to something that is no page"""
+"""A link from docs/ or docs/decisions/ to something that is no page."""
 
 
 def complete(text: str) -> str:

@@ -108,4 +108,4 @@ PARTS: Final[dict[str, Callable[[], str]]] = {
     "commands": commands,
     "exit-codes": exit_codes,
 }
-"""by the name after `generated:`"""
+"""By the name after `generated:`."""

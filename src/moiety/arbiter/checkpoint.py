@@ -27,12 +27,12 @@ from moiety.arbiter.recordable import Recordable
 from moiety.arbiter.settings import Settings
 
 Tree = Any
-"""a number, a text, True, False, None, or a list that begins with its kind"""
+"""A number, a text, True, False, None, or a list that begins with its kind."""
 
 _LEAVES: Final = frozenset({int, float, str, bool, type(None)})
 _HOMES: Final = ("moiety.arbiter.", "moiety.model.share")
 _AS_THEY_ARE: Final = frozenset("ercni")
-"""kinds in which no other tree stands"""
+"""Kinds in which no other tree stands."""
 _PLAIN: Final[dict[str, Callable[[Iterable[Any]], Any]]] = {"t": tuple, "f": frozenset}
 _INT_MAX: Final = 1 << 63
 
@@ -46,7 +46,7 @@ class Checkpoint:
     """The state of an arbiter between two events."""
 
     classes: list[tuple[str, list[str]]]
-    """the classes that `tree` counts through, with their fields"""
+    """The classes that `tree` counts through, with their fields."""
     tree: Tree
 
 
@@ -127,7 +127,7 @@ class _Taker:
     def __init__(self) -> None:
         self.classes: list[tuple[str, list[str]]] = []
         self._known: dict[type | tuple[str, ...], tuple[int, Callable[[Any], Any]]] = {}
-        """by class, or by class and fields where objects of it may have different ones"""
+        """By class, or by class and fields where objects of it may have different ones."""
         self._numbers: dict[int, int] = {}
 
     def take(self, value: Any) -> Tree:

@@ -32,7 +32,7 @@ class Ledger:
         self.tenants: dict[int, Tenant] = {}
         self.gangs: dict[str, TenantGang] = {}
         self.user_limits: Mapping[int, tuple[int, str]] = {}
-        """by uid: what all tenants of a user may allocate on one GPU, and the rule in words"""
+        """By uid: what all tenants of a user may allocate on one GPU, and the rule in words."""
         self.promises = dict.fromkeys(self.specs, NOTHING)
         """By GPU: what is kept for workloads that use no GPU yet."""
         self.queue: list[int] = []

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 NAMED: Final = "is"
-"""key of the class' name in a document"""
+"""Key of the class' name in a document."""
 
 
 class Recordable(Struct, frozen=True, tag=True, tag_field=NAMED, omit_defaults=True):

@@ -46,9 +46,9 @@ class TenantView:
     """Whether it waits for the answer to a request."""
     share: Share = NOTHING_ASKED
     received: float = 0.0
-    """the part of the GPU's time that it had over the last seconds, its hand-offs included"""
+    """The part of the GPU's time that it had over the last seconds, its hand-offs included."""
     received_s: float = 0.0
-    """the same in its whole life, in GPU-seconds"""
+    """The same in its whole life, in GPU-seconds."""
     handoffs_s: float = 0.0
     evicted_bytes: int = 0
     lag_s: float = 0.0
@@ -59,9 +59,9 @@ class TenantView:
     gang: str = ""
     """The gang with which it holds; empty: none."""
     paused: bool = False
-    """whether its limit is used up for the moment"""
+    """Whether its limit is used up for the moment."""
     since_s: float = 0.0
-    """when it entered its state"""
+    """When it entered its state."""
     gpus: dict[int, TenantGpuView] = field(default_factory=dict)
 
 
@@ -78,7 +78,7 @@ class GpuView:
     holders: tuple[int, ...]
     waiting: tuple[int, ...]
     spare_bytes: int = 0
-    """part of the free ones: not used, but not given back to the driver yet"""
+    """Part of the free ones: not used, but not given back to the driver yet."""
 
 
 def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:

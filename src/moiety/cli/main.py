@@ -110,7 +110,7 @@ def show_examples(command: click.Command, name: str) -> None:
 
 
 SIMULATED: Final = ("A100-40", "A100-80", "H100-80", "H200", "L40S", "T4", "V100")
-"""cards that simgpu knows by name (native/simgpu/shared/cards.c; a test compares)"""
+"""Cards that simgpu knows by name (native/simgpu/shared/cards.c; a test compares)"""
 
 WITHOUT_GPU: Final = f"""Without a GPU, all of it works on a simulated one: set MOIETY_SIMGPU to
 {", ".join(SIMULATED[:-1])} or {SIMULATED[-1]} (2xH200 is two of them, T4:memory=4GiB a

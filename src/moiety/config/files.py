@@ -53,7 +53,7 @@ HOMES: Final = {
     "XDG_DATA_HOME": ".local/share",
     "XDG_STATE_HOME": ".local/state",
 }
-"""where a user's files lie, below the home directory unless the environment says otherwise"""
+"""Where a user's files lie, below the home directory unless the environment says otherwise."""
 
 
 def user_folder(name: str, environment: Mapping[str, str] = os.environ) -> Path:

@@ -59,9 +59,9 @@ class LogFormat(StrEnum):
     TEXT = "text"
     """`key=value` lines in the agent's directory"""
     JSON = "json"
-    """the same as one JSON object a line"""
+    """The same as one JSON object a line."""
     JOURNAL = "journal"
-    """entries of the system's journal, each key a field; no file"""
+    """Entries of the system's journal, each key a field; no file."""
 
 
 class Visible(StrEnum):
@@ -69,7 +69,7 @@ class Visible(StrEnum):
 
     NOTHING = "nothing"
     SIZES = "sizes"
-    """who, and how much of what; not what it is, nor how it was started"""
+    """Who, and how much of what; not what it is, nor how it was started."""
     ALL = "all"
 
 

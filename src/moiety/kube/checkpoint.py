@@ -34,7 +34,7 @@ class Slot(msgspec.Struct, frozen=True):
     counted_percent: float | None = None
     """What the scheduler counts: what the claim consumes; None: the same as `percent`."""
     counted_memory_bytes: int | None = None
-    """likewise of the memory"""
+    """Likewise of the memory."""
 
 
 class Assignment(msgspec.Struct, frozen=True):

@@ -23,9 +23,9 @@ class ServiceMode(StrEnum):
     """The ways in which pods get shares on a node."""
 
     DRA = "dra"
-    """claims (Kubernetes 1.34 and newer)"""
+    """Claims (Kubernetes 1.34 and newer)"""
     PLUGIN = "plugin"
-    """units of an extended resource"""
+    """Units of an extended resource."""
     BOTH = "both"
 
     @property
@@ -61,7 +61,7 @@ class Booked:
     grown_percent: float = 0.0
     """The part that claims have beyond what the scheduler counts for them."""
     grown_bytes: int = 0
-    """likewise of the memory"""
+    """Likewise of the memory."""
 
 
 class DeviceAccounting:

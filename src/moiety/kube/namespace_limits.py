@@ -45,7 +45,7 @@ class NamespaceRules:
 
     may: Entitlement
     resize: Rule[bool]
-    """whether its pods may change their shares while they run"""
+    """Whether its pods may change their shares while they run."""
     problem: str = ""
     """Why the rules cannot be read; then no share is allowed."""
 

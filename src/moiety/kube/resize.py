@@ -21,7 +21,7 @@ from moiety.model.share import Share, parse_priority
 
 WORDS: Final = ("gpu", "gpu-limit", "memory", "memory-limit", "priority", "latency")
 NONE: Final = "none"
-"""takes a request or a limit away"""
+"""Takes a request or a limit away."""
 _TRUTH: Final = {"true": True, "false": False}
 
 

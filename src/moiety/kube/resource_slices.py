@@ -47,7 +47,7 @@ class NodeGpu:
     grown_percent: float = 0.0
     """Percent of its time that shares have beyond what their claims consume."""
     grown_bytes: int = 0
-    """likewise of its memory"""
+    """Likewise of its memory."""
 
     @property
     def device(self) -> str:

@@ -16,7 +16,7 @@ from moiety.sim.outcome import GangOutcome, count, order_of, run_gangs
 from moiety.sim.runs import RestartCost, Run, UsageTimeline, replay
 
 SIZES_MAX: Final = 4096
-"""nodes; a trace that needs more is refused"""
+"""Nodes; a trace that needs more is refused."""
 
 QueuesOf = Callable[[GangTrace], Sequence[Queue] | None]
 Tried = Callable[[GangOutcome], None]

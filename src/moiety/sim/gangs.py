@@ -27,10 +27,10 @@ from moiety.sim.seats import Nodes
 
 GPUS_PER_NODE: Final = 8
 MURI_SLOWDOWN: Final = 1.015
-"""by which the published simulator of Muri multiplies the time of an iteration"""
+"""By which the published simulator of Muri multiplies the time of an iteration."""
 GPUS_MAX: Final = 1_000_000
 EPOCH_MONDAY_S: Final = 4 * 86400.0
-"""seconds of 1970 began on a Thursday"""
+"""Seconds of 1970 began on a Thursday."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class GangTrace:
     nodes: tuple[int, ...]
     complaints: Complaints = field(default_factory=Complaints)
     monday_s: float = 0.0
-    """a Monday's midnight on the clock of submissions: times of day count from there"""
+    """A Monday's midnight on the clock of submissions: times of day count from there."""
 
     @property
     def gpus(self) -> int:

@@ -13,9 +13,9 @@ from moiety.sim.reading import COLUMNS_HINT, Complaints, TableRow, check_file, r
 
 COLUMNS: Final = ("name",)
 EVERY: Final = "*"
-"""instead of a name: every kind of nodes that no other line is about is a pool of its own"""
+"""Instead of a name: every kind of nodes that no other line is about is a pool of its own."""
 NODES_MAX: Final = 20_000
-"""of one pool: more are not simulated"""
+"""Of one pool: more are not simulated."""
 USUAL: Final = Pool()
 
 

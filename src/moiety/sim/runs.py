@@ -74,7 +74,7 @@ class GpuPool:
         self.cost = cost
         self.now_s = 0.0
         self.waiting: dict[int, Run] = {}
-        """by number; an order may sort them as it likes"""
+        """By number; an order may sort them as it likes."""
         self.running: dict[int, Run] = {}
         self.used = 0
         self.held: Counter[str] = Counter()

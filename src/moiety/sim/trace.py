@@ -39,9 +39,9 @@ class Trace:
     arrivals: tuple[int, ...] | None = None
     """None: in the order of submission, or sampled"""
     node_order: tuple[int, ...] | None = None
-    """for each node its place among equals; None: by name"""
+    """For each node its place among equals; None: by name."""
     published: dict[str, tuple[float | None, ...]] = field(default_factory=dict)
-    """published allocation in percent by rule, for each percent of the capacity that has arrived"""
+    """Published allocation in percent by rule, for each percent of capacity that has arrived."""
     complaints: Complaints = field(default_factory=Complaints)
 
     @property

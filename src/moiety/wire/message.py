@@ -21,7 +21,7 @@ class Message(msgspec.Struct, frozen=True):
     LAYOUT: ClassVar[str]
     TYPES: ClassVar[tuple[Type, ...]]
     TEXT_LIMIT: ClassVar[int] = 0
-    """bytes of the last field, if that is text; else 0"""
+    """Bytes of the last field, if that is text; else 0."""
 
     def encode(self) -> bytes:
         """The packet to send; text that is too long is cut between two characters."""
@@ -50,4 +50,4 @@ def cut(text: str, limit: int) -> bytes:
 
 
 packed_as = functools.cache(packer)
-"""the `struct` of a layout, made once"""
+"""The `struct` of a layout, made once."""

@@ -23,7 +23,7 @@ MADV_POPULATE_WRITE: Final = 23
 FALLOC_FL_KEEP_SIZE: Final = 1
 FALLOC_FL_PUNCH_HOLE: Final = 2
 SYS_MBIND: Final = 237
-"""x86-64"""
+"""X86-64."""
 MPOL_PREFERRED: Final = 1
 MAP_FAILED: Final = ctypes.c_void_p(-1).value
 

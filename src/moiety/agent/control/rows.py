@@ -171,8 +171,8 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
     """Something that took time on one GPU, or a moment (end_s == begin_s), of one tenant."""
 
     kind: str
-    """held, draining, evicting, restoring, waiting, growing (it holds and waits for more memory),
-    telling (messages are on their way); or joined, left, refused, overdue"""
+    """Held, draining, evicting, restoring, waiting, growing (it holds and waits for more memory),
+    telling (messages are on their way); or joined, left, refused, overdue."""
     tenant: int
     gpu: int
     begin_s: float

@@ -9,7 +9,7 @@ from moiety.arbiter.state.tenant import Tenant
 from moiety.model.units import format_bytes
 
 LEAST_BYTES = 2 << 20
-"""the granule of GPU memory: less room is no use"""
+"""The granule of GPU memory: less room is no use."""
 KEPT_S = 2.0
 """How long room stays free for a driver, unless its residue is measured before."""
 

@@ -40,22 +40,22 @@ class Entitlement:
 
     user: str
     gpu: Rule[float] | None = None
-    """part of the GPU's time that all programs of this user may take together"""
+    """Part of the GPU's time that all programs of this user may take together."""
     memory_bytes: Rule[int] | None = None
-    """what they may allocate together on one GPU"""
+    """What they may allocate together on one GPU."""
     priority: Rule[Priority] | None = None
-    """the highest"""
+    """The highest."""
     latency: Rule[bool] | None = None
-    """whether one may be of the latency class"""
+    """Whether one may be of the latency class."""
     workloads: Rule[int] | None = None
-    """how many may run or wait at one time"""
+    """How many may run or wait at one time."""
     quantum_s: Rule[float] | None = None
-    """the longest turns that one may ask for; 0: as the agent makes them"""
+    """The longest turns that one may ask for; 0: as the agent makes them."""
 
 
 FIELDS: Final = tuple(f.name for f in dataclasses.fields(Entitlement) if f.name != "user")
 Rules = Mapping[str, Rule[Any]]
-"""by field of Entitlement"""
+"""By field of Entitlement."""
 
 
 def entitle(user: str, own: Rules, groups: Iterable[Rules], defaults: Rules) -> Entitlement:

@@ -64,7 +64,7 @@ class Round:
         self.has_rivals = False
         self.has_limited = False
         self.balances: dict[int, Balance] = {}
-        """the sums of each GPU, which follow every change; empty before `begin` (decide.py)"""
+        """The sums of each GPU, which follow every change; empty before `begin` (decide.py)"""
 
     def expect(self, tenant: Tenant, within_s: float) -> None:
         """Note that a tenant was given an order just now, and when the order becomes overdue."""

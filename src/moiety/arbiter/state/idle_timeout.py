@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections import deque
 
 KNOWN = 16
-"""how many silences are remembered"""
+"""How many silences are remembered."""
 _ENOUGH = 3
-"""fewer teach nothing"""
+"""Fewer teach nothing."""
 _FADES = 0.8
-"""weight of a silence over that of the next one"""
+"""Weight of a silence over that of the next one."""
 _MARGIN = 1.5
-"""the next silence of a kind may be so much longer than one that was seen"""
+"""The next silence of a kind may be so much longer than one that was seen."""
 
 
 class IdlePeriods:

@@ -13,7 +13,7 @@ class Lease:
     """The present turn of a tenant, or the next, and the sums of the earlier ones."""
 
     waits_since_s: float = 0.0
-    """when it entered the queue"""
+    """When it entered the queue."""
     turn_ends_s: float = 0.0
     is_guest: bool = False
     """It passed others in the queue, and leaves as soon as one of them could come."""

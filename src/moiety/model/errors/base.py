@@ -11,31 +11,31 @@ class ExitCode(IntEnum):
     """How a command ends that failed; the numbers are those of sysexits.h and of env(1)."""
 
     USAGE = 64
-    """the command line makes no sense: another one is needed"""
+    """The command line makes no sense: another one is needed."""
     BAD_DATA = 65
-    """a file that was read makes no sense: its content has to change"""
+    """A file that was read makes no sense: its content has to change."""
     NO_INPUT = 66
-    """what was named does not exist: a trace, a program that shares, a share"""
+    """What was named does not exist: a trace, a program that shares, a share."""
     UNAVAILABLE = 69
-    """something that is needed is not there: a GPU, its driver, the agent, the cluster"""
+    """Something that is needed is not there: a GPU, its driver, the agent, the cluster."""
     INTERNAL = 70
-    """a mistake in moiety, or an error that this version does not know"""
+    """A mistake in moiety, or an error that this version does not know."""
     CANNOT_CREATE = 73
-    """a file, a directory or a socket cannot be made"""
+    """A file, a directory or a socket cannot be made."""
     IO_ERROR = 74
-    """the system refused to read or write"""
+    """The system refused to read or write."""
     TEMPORARY = 75
-    """others have it now: the same command can succeed later"""
+    """Others have it now: the same command can succeed later."""
     PROTOCOL = 76
-    """command and agent do not understand each other, as two versions may not"""
+    """Command and agent do not understand each other, as two versions may not."""
     NO_PERMISSION = 77
-    """this user may not do that, or may have no more"""
+    """This user may not do that, or may have no more."""
     CONFIGURATION = 78
-    """a setting, or the installation, has to be put right first"""
+    """A setting, or the installation, has to be put right first."""
     NOT_EXECUTABLE = 126
-    """the program is there, but cannot be run under a share"""
+    """The program is there, but cannot be run under a share."""
     NOT_FOUND = 127
-    """there is no such program"""
+    """There is no such program."""
 
 
 class MoietyError(Exception):

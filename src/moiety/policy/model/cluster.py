@@ -19,34 +19,34 @@ class Placing(StrEnum):
     """The rule by which a pool chooses the node of a workload (docs/explanation-placement.md)."""
 
     DEFAULT = "default"
-    """least fragmentation, with scarce models, CPU and memory in mind"""
+    """Least fragmentation, with scarce models, CPU and memory in mind."""
     FGD = "fgd"
-    """fragmentation gradient descent as published (Weng et al., USENIX ATC '23)"""
+    """Fragmentation gradient descent as published (Weng et al., USENIX ATC '23)"""
     BEST_FIT = "best-fit"
-    """the node that is left with the least CPU and GPU, as in the same publication"""
+    """The node that is left with the least CPU and GPU, as in the same publication."""
     BIN_PACK = "bin-pack"
-    """the node with the largest part of its GPUs in use"""
+    """The node with the largest part of its GPUs in use."""
     SPREAD = "spread"
-    """the node with the smallest part of its GPUs in use, by measurement where there is one"""
+    """The node with the smallest part of its GPUs in use, by measurement where there is one."""
     WORST_FIT = "worst-fit"
-    """the node that is left with the most CPU and GPU"""
+    """The node that is left with the most CPU and GPU."""
     RANDOM = "random"
-    """any node that has room; the seed decides"""
+    """Any node that has room; the seed decides."""
 
 
 class Choosing(StrEnum):
     """How a GPU is chosen within the node."""
 
     RULE = "rule"
-    """as the pool's rule for nodes counts: it has tried each GPU"""
+    """As the pool's rule for nodes counts: it has tried each GPU."""
     BEST_FIT = "best-fit"
-    """the fullest GPU that has room"""
+    """The fullest GPU that has room."""
     WORST_FIT = "worst-fit"
-    """the emptiest GPU"""
+    """The emptiest GPU."""
     LEAST_BUSY = "least-busy"
-    """the one that was measured to be least busy, in tenths; then, or without, the emptiest"""
+    """The one that was measured to be least busy, in tenths; then, or without, the emptiest."""
     FIRST = "first"
-    """the first that has room"""
+    """The first that has room."""
     RANDOM = "random"
 
 
@@ -58,7 +58,7 @@ class Link:
     kind: str = "pcie"
     """`pcie`, `nvlink` or `nvswitch`"""
     gbps: float = 0.0
-    """gigabytes a second, each way; 0: not known"""
+    """Gigabytes a second, each way; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class GpuDevice:
     index: int
     links: tuple[Link, ...] = ()
     utilisation: float | None = None
-    """the measured part of the time in which it was busy lately, 0 to 1; None: not measured"""
+    """The measured part of the time in which it was busy lately, 0 to 1; None: not measured."""
     is_healthy: bool = True
     """Nothing is placed on an unhealthy GPU."""
 
@@ -93,7 +93,7 @@ class Node:
     pool: str = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
     topology: tuple[tuple[str, str], ...] = ()
-    """the domains that it is in, from the largest to the smallest: (("rack", "r7"), ...)"""
+    """The domains that it is in, from the largest to the smallest: (("rack", "r7"), ...)"""
 
     def __post_init__(self) -> None:
         for name in ("cpu_milli", "memory_mib", "gpu_memory_mib"):
@@ -117,7 +117,7 @@ class Pool:
     placing: Placing = Placing.DEFAULT
     choosing: Choosing = Choosing.RULE
     is_dynamic: bool = False
-    """whether nodes may be added and removed as demand asks"""
+    """Whether nodes may be added and removed as demand asks."""
     nodes_min: int = 0
     """The size below which a dynamic pool gives no node back."""
     nodes_max: int | None = None

@@ -77,7 +77,7 @@ class PlacementRefusal:
     task: Task
     reason: Reason
     text: str
-    """one sentence"""
+    """One sentence."""
     is_final: bool = False
     """Whether it would not fit the empty cluster either."""
     numbers: Mapping[str, int] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Growth:
     ready_s: float
     """When work is expected to begin there, on the snapshot's clock."""
     text: str
-    """one sentence"""
+    """One sentence."""
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -106,7 +106,7 @@ class Release:
     pool: str
     node: str
     text: str
-    """one sentence"""
+    """One sentence."""
     numbers: Mapping[str, int] = field(default_factory=dict)
 
 

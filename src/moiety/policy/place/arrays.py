@@ -93,9 +93,9 @@ class NodeArrays:
         self.gpu_milli_total = int(self.left_total.sum())
         self.used_milli = 0
         self._free: list[FreeAmounts | None] = [None] * count
-        """kept for nodes that are asked for one by one"""
+        """Kept for nodes that are asked for one by one."""
         self.counts_memory = False
-        """whether memory of GPUs is in use apart from their thousandths"""
+        """Whether memory of GPUs is in use apart from their thousandths."""
         self._over: Ints | None = None
         """[N, G]: memory of GPUs that is in use beyond the part that goes with the thousandths in
         use, in thousandths of MiB; negative: less. None: nowhere. See `Shape.is_apart`"""

@@ -29,7 +29,7 @@ from moiety.policy.place.workload_mix import WorkloadMix
 LACKS: Final = 6
 """CPU and GPU, GPU, CPU, neither (CPU-only), CPU (CPU-only), the model: one sum for each"""
 KEPT_MAX: Final = 100_000
-"""curves that are remembered; as many node states are met again and again"""
+"""Curves that are remembered; as many node states are met again and again."""
 LAST: Final = (1 << PREFERENCE_BITS) - 1
 
 

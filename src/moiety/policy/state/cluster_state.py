@@ -78,9 +78,9 @@ class ClusterState:
         self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
         """Workloads of which not all tasks run."""
         self.left_to: Callable[[Workload], Masks | None] | None = None
-        """what is not kept for others"""
+        """What is not kept for others."""
         self.kept: dict[str, object] = {}
-        """by workload: what others have found of it, until it begins or loses tasks"""
+        """By workload: what others have found of it, until it begins or loses tasks."""
 
     def _check(self, task: Task) -> None:
         if task.workload not in self.workloads:
