@@ -311,8 +311,8 @@ class Ledger:
     def grant_credit(self, tenant: Tenant, gpu: int, more: int, most: int) -> None:
         """Count bytes as allocated and resident that a process may allocate from now on."""
         on = tenant.gpus[gpu]
-        on.allowed_most_bytes = max(on.allowed_most_bytes, most)
-        on.allowed_bytes += more
+        on.credit.most_bytes = max(on.credit.most_bytes, most)
+        on.credit.left_bytes += more
         on.allocated_bytes += more
         on.charged_bytes += more
         self._post(tenant, gpu, on)
@@ -320,24 +320,24 @@ class Ledger:
     def use_credit(self, tenant: Tenant, gpu: int, taken: int, spare: int) -> None:
         """Count bytes that a process allocated from its credit, which counted already."""
         on = tenant.gpus[gpu]
-        on.allowed_bytes -= min(taken, on.allowed_bytes)
-        on.spare_bytes = max(0, on.spare_bytes - spare)
+        on.credit.left_bytes -= min(taken, on.credit.left_bytes)
+        on.credit.spare_bytes = max(0, on.credit.spare_bytes - spare)
         self._post(tenant, gpu, on)
 
     def refill_credit(self, tenant: Tenant, gpu: int, freed: int, spare: int) -> None:
         """Return freed bytes to the credit of a process; `spare` of them stay on the GPU."""
         on = tenant.gpus[gpu]
-        on.allowed_bytes += min(freed, on.allocated_bytes - on.allowed_bytes)
-        on.spare_bytes = min(on.allowed_bytes, on.spare_bytes + spare)
+        on.credit.left_bytes += min(freed, on.allocated_bytes - on.credit.left_bytes)
+        on.credit.spare_bytes = min(on.credit.left_bytes, on.credit.spare_bytes + spare)
 
     def return_credit(self, tenant: Tenant, gpu: int, left: int) -> None:
         """Release the bytes that a process had left of its credit."""
         on = tenant.gpus[gpu]
-        gone = min(left, on.allowed_bytes)
-        on.allowed_bytes -= gone
+        gone = min(left, on.credit.left_bytes)
+        on.credit.left_bytes -= gone
         on.allocated_bytes -= gone
         on.charged_bytes = max(0, on.charged_bytes - gone)
-        on.spare_bytes = 0
+        on.credit.spare_bytes = 0
         self._trim(tenant, gpu, on)
 
     # Sums

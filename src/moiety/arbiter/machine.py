@@ -234,7 +234,7 @@ class Arbiter:
     def resident_bytes(self, tenant: int, gpu: int) -> int:
         """A tenant's resident bytes on a GPU, including room that it was given; 0 if none."""
         entry = self._context.ledger.entry(tenant, gpu)
-        return entry.charged_bytes - entry.allowed_bytes if entry else 0
+        return entry.charged_bytes - entry.credit.left_bytes if entry else 0
 
     def allocated_bytes(self, tenant: int) -> int:
         """What a tenant has allocated, or requested, on all GPUs together, without its credit."""
@@ -249,7 +249,7 @@ class Arbiter:
     def credit_bytes(self, tenant: int, gpu: int) -> int:
         """What a process may still allocate on a GPU without a request, in bytes."""
         entry = self._context.ledger.entry(tenant, gpu)
-        return entry.allowed_bytes if entry else 0
+        return entry.credit.left_bytes if entry else 0
 
     def refill_bytes(self, tenant: int, gpu: int) -> int:
         """What a process may free and return to its credit on a GPU, in bytes; 0 without credit."""
@@ -259,7 +259,7 @@ class Arbiter:
     def spare_bytes(self, tenant: int, gpu: int) -> int:
         """A tenant's freed bytes that are kept on a GPU for its next allocations; 0 if none."""
         entry = self._context.ledger.entry(tenant, gpu)
-        return entry.spare_bytes if entry else 0
+        return entry.credit.spare_bytes if entry else 0
 
     def has_work(self, tenant: int) -> bool:
         """Whether work of a tenant may run: it has its lease, or has not drained since."""

@@ -116,13 +116,13 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
         gpus={
             gpu: TenantGpuView(
                 allocated_bytes=on.used_bytes,
-                resident_bytes=on.charged_bytes - on.allowed_bytes,
+                resident_bytes=on.charged_bytes - on.credit.left_bytes,
                 residue_bytes=on.residue_bytes,
                 limit_bytes=on.limit_bytes,
                 managed_bytes=on.managed_bytes,
                 pinned_bytes=on.pinned_bytes,
-                allowed_bytes=on.allowed_bytes,
-                spare_bytes=on.spare_bytes,
+                allowed_bytes=on.credit.left_bytes,
+                spare_bytes=on.credit.spare_bytes,
             )
             for gpu, on in tenant.gpus.items()
         },
@@ -149,7 +149,7 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
     """A picture of one GPU."""
     on = list(ledger.on(gpu))
     balance = ledger.balance(gpu)
-    allowed = sum(e.allowed_bytes for _, e in on)
+    allowed = sum(e.credit.left_bytes for _, e in on)
     return GpuView(
         gpu=gpu,
         capacity_bytes=0 if gpu in ledger.lost else balance.capacity_bytes,
@@ -159,5 +159,5 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
         residue_bytes=balance.residue_bytes,
         holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
         waiting=tuple(t.number for t, _ in on if t.state in (State.QUEUED, State.RESTORING)),
-        spare_bytes=sum(e.spare_bytes for _, e in on),
+        spare_bytes=sum(e.credit.spare_bytes for _, e in on),
     )

@@ -44,7 +44,7 @@ def refill_bytes(on: Residency) -> int:
     Its credit may be twice as much as it was granted at most: it may not have heard of the last
     grant when it frees.
     """
-    return max(0, 2 * on.allowed_most_bytes - on.allowed_bytes) if on.is_allowed else 0
+    return max(0, 2 * on.credit.most_bytes - on.credit.left_bytes) if on.credit.is_given else 0
 
 
 class Credit:
@@ -83,18 +83,18 @@ class Credit:
         queued or asking, and that none take turns.
         """
         on = asked.gpus[gpu]
-        again = now_s - on.asked_s <= settings.allowance_asks_s
-        on.asked_s = now_s
+        again = now_s - on.credit.asked_s <= settings.allowance_asks_s
+        on.credit.asked_s = now_s
         capacity = budget_bytes(self._ledger, gpu)
         step = settings.allowance_step
         most = most_bytes(settings, capacity)
-        if not again or most <= on.allowed_bytes or not is_calm:
+        if not again or most <= on.credit.left_bytes or not is_calm:
             return
         if not _may_have(asked) or balance.needed_bytes or now_s < self._calm_s.get(gpu, -math.inf):
             return
         taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))
         room = capacity - capacity // ROOM_PART - taken
-        more = min(most - on.allowed_bytes, room, on.limit_bytes - on.allocated_bytes)
+        more = min(most - on.credit.left_bytes, room, on.limit_bytes - on.allocated_bytes)
         of_user = user_room_bytes(self._ledger, asked, gpu)
         more = (more if of_user is None else min(more, of_user)) // step * step
         if more <= 0 or balance.free_bytes < more:
@@ -104,8 +104,8 @@ class Credit:
         out.append(do.CreditGrant(asked.number, gpu, more, most))
 
     def _count(self, on: Residency, *, given: bool) -> None:
-        self.given += given - on.is_allowed
-        on.is_allowed = given
+        self.given += given - on.credit.is_given
+        on.credit.is_given = given
 
     # Use and return
 
@@ -127,8 +127,8 @@ class Credit:
         if tenant is None or (on := tenant.gpus.get(event.gpu)) is None:
             return
         self._ledger.return_credit(tenant, event.gpu, event.bytes)
-        on.is_recalled = False
-        self._count(on, given=on.allowed_bytes > 0)  # another grant may be on its way
+        on.credit.is_recalled = False
+        self._count(on, given=on.credit.left_bytes > 0)  # another grant may be on its way
 
     def forget(self, entries: Iterable[Residency]) -> None:
         """Forget the credit of residencies whose processes or contexts are gone."""
@@ -148,7 +148,7 @@ class Credit:
         if not self._is_given_on(event.gpu) or not self._lacks(event):
             return False
         if isinstance(event, ev.DriverOom) and event.free_bytes is not None:
-            spare = sum(on.spare_bytes for _, on in self._ledger.on(event.gpu))
+            spare = sum(on.credit.spare_bytes for _, on in self._ledger.on(event.gpu))
             event = replace(event, free_bytes=event.free_bytes + spare)
         self._held.append((now_s + settings.allowance_wait_s, event))
         for gpu in self._gpus(event.gpu):
@@ -188,8 +188,8 @@ class Credit:
             self._recall(tenant, gpu, on, out)
 
     def _recall(self, tenant: Tenant, gpu: int, on: Residency, out: list[do.Instruction]) -> None:
-        if on.is_allowed and not on.is_recalled:
-            on.is_recalled = True
+        if on.credit.is_given and not on.credit.is_recalled:
+            on.credit.is_recalled = True
             out.append(do.CreditRevoke(tenant.number, gpu))
 
     def look_after(self, settings: Settings, now_s: float, out: list[do.Instruction]) -> None:
@@ -205,7 +205,9 @@ class Credit:
         return self._ledger.specs if gpu == ev.EVERY_GPU else (gpu,)
 
     def _is_given_on(self, gpu: int) -> bool:
-        return any(on.is_allowed for each in self._gpus(gpu) for _, on in self._ledger.on(each))
+        return any(
+            on.credit.is_given for each in self._gpus(gpu) for _, on in self._ledger.on(each)
+        )
 
     # Held requests
 

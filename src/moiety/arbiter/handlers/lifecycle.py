@@ -13,7 +13,13 @@ from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.schedule import gangs
 from moiety.arbiter.state.drain import Drain
 from moiety.arbiter.state.freed import Freed
-from moiety.arbiter.state.residency import NOT_POSTED, Request, Residency, TenantMemory
+from moiety.arbiter.state.residency import (
+    NOT_POSTED,
+    CreditBalance,
+    Request,
+    Residency,
+    TenantMemory,
+)
 from moiety.arbiter.state.tenant import EPOCHS, Tenant
 from moiety.arbiter.state.usage import TenantUsage
 from moiety.arbiter.states import REVOKED, Cause, State
@@ -67,16 +73,12 @@ def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
             managed_bytes=min(there, on.managed_bytes),
             charged_bytes=there if holds else min(there, on.charged_bytes),
             needed_bytes=0,
-            allowed_bytes=0,
-            spare_bytes=0,
-            is_allowed=False,
-            allowed_most_bytes=0,
-            is_recalled=False,
+            credit=CreditBalance(asked_s=on.credit.asked_s),
             freed=Freed(),
             orders=[],
             posted=NOT_POSTED,
-            is_hearsay=True,
         )
+    tenant.memory.hearsay.update(before.gpus)
     tenant.lease.costs_s, tenant.lease.cost_s = before.lease.costs_s, before.lease.cost_s
     _leave(context, before.number)
 
@@ -115,7 +117,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         return
     known = tenant.gpus.get(event.gpu)
     exists = event.exists or event.allocated_bytes > 0
-    if known and not (known.is_hearsay and exists):
+    if known and not (event.gpu in tenant.memory.hearsay and exists):
         context.ledger.limit(tenant, event.gpu, event.limit_bytes)
         tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
         return
@@ -159,6 +161,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         lag_s=known.lag_s if known else 0.0,
     )
     context.ledger.attach(tenant, event.gpu, residency)
+    tenant.memory.hearsay.discard(event.gpu)
     if exists:
         if tenant.gang is not None and event.allocated_bytes:
             tenant.gang.is_begun = True  # no member gets memory before that
@@ -177,6 +180,7 @@ def on_detach(context: Context, event: ev.Detach) -> None:
         had_orders = tenant.has_orders
         context.ledger.members_changed = True
         tenant.memory.counted.pop(event.gpu, None)
+        tenant.memory.hearsay.discard(event.gpu)
         if event.gpu in tenant.gpus:
             context.ledger.end_stay(tenant, (event.gpu,), tenant.state)
             context.credit.forget([context.ledger.detach(tenant, event.gpu)])

@@ -26,6 +26,24 @@ class Request:
 
 
 @dataclass(slots=True)
+class CreditBalance:
+    """What a process may allocate on one GPU without asking."""
+
+    left_bytes: int = 0
+    """The rest of it; part of the allocated and of the charged bytes."""
+    spare_bytes: int = 0
+    """Bytes of it that were freed and are still on the GPU."""
+    is_given: bool = False
+    """It may be used up: what the process frees may become part of it."""
+    most_bytes: int = 0
+    """The most that the process was told of since it has credit."""
+    is_recalled: bool = False
+    """It is revoked, and the process has not returned it yet."""
+    asked_s: float = -math.inf
+    """When the process last requested memory."""
+
+
+@dataclass(slots=True)
 class Residency:
     """A tenant's bytes on one GPU."""
 
@@ -46,20 +64,8 @@ class Residency:
     """Allocated bytes that are on the GPU, or for which room was given and not used yet."""
     needed_bytes: int = 0
     """Bytes that are kept free for what its driver allocates by itself."""
-    is_hearsay: bool = False
-    """Its connection broke, and it has not reported since what it has here."""
-    allowed_bytes: int = 0
-    """The rest of its credit; part of the allocated and of the charged bytes."""
-    spare_bytes: int = 0
-    """Bytes of its credit that were freed and are still on the GPU."""
-    is_allowed: bool = False
-    """It has credit, which may be used up: what it frees may become part of it."""
-    allowed_most_bytes: int = 0
-    """The most credit that it was told of since it has credit."""
-    is_recalled: bool = False
-    """Its credit is revoked, and it has not returned it yet."""
-    asked_s: float = -math.inf
-    """When it last requested memory."""
+    credit: CreditBalance = field(default_factory=CreditBalance)
+    """Bytes that it may allocate without asking."""
     freed: Freed = field(default_factory=Freed)
     """What it freed just now."""
     orders: list[int] = field(default_factory=list)
@@ -74,12 +80,12 @@ class Residency:
     @property
     def reach_bytes(self) -> int:
         """The allocated bytes and those that it freed just now, which may be credit again."""
-        return self.allocated_bytes + max(0, self.freed.total - self.allowed_bytes)
+        return self.allocated_bytes + max(0, self.freed.total - self.credit.left_bytes)
 
     @property
     def used_bytes(self) -> int:
         """Bytes that the program has or requested: the allocated ones without its credit."""
-        return self.allocated_bytes - self.allowed_bytes
+        return self.allocated_bytes - self.credit.left_bytes
 
 
 @dataclass(slots=True)
@@ -97,6 +103,8 @@ class TenantMemory:
     """It has reported that it is restored, and nothing was evicted since."""
     counted: dict[int, int] = field(default_factory=dict)
     """The resident bytes that it counted on each GPU, valid once it has drained."""
+    hearsay: set[int] = field(default_factory=set)
+    """GPUs whose bytes it has not reported since its connection broke."""
     needs_until_s: float = 0.0
     """Until when its driver reserve is kept free; 0: nothing is kept."""
     evicted_bytes: int = 0
