@@ -80,6 +80,10 @@ class Lies:
     honest: list[VirtualProcess] = field(default_factory=list)
     liars: dict[int, Liar] = field(default_factory=dict)
     wants_since_s: dict[int, float] = field(default_factory=dict)
+    longest_s: float = 0.0
+    """How long an honest program waited at most."""
+    at_one_time: int = AT_ONE_TIME
+    """How many liars there are at most."""
 
     def begin(self) -> None:
         """Start the honest programs, and limit the users that lie."""
@@ -122,7 +126,7 @@ class Lies:
     def lie(self) -> None:
         """Some process says something that need not be true."""
         dice, world = self.dice, self.world
-        if not self.liars or (len(self.liars) < AT_ONE_TIME and dice.random() < 0.1):
+        if not self.liars or (len(self.liars) < self.at_one_time and dice.random() < 0.1):
             self.meet()
         liar = dice.choice(list(self.liars.values()))
         chance = dice.random()
@@ -166,6 +170,11 @@ class Lies:
         """It dies."""
         del self.liars[liar.pid]
         self.world.end_liar(liar.pid)
+
+    def end(self) -> None:
+        """All liars die."""
+        for liar in list(self.liars.values()):
+            self.lose(liar)
 
     def bury(self) -> None:
         """Forget the liars that the agent ended."""
@@ -283,6 +292,7 @@ class Lies:
             must(waits or has == truth, f"it has {truth} bytes, and the agent counts {has}")
             if process.wanted and not process.is_open:
                 since_s = self.wants_since_s.setdefault(number, now_s)
+                self.longest_s = max(self.longest_s, now_s - since_s)
                 most_s = (AT_ONE_TIME + 1) * (TURN_S + DEADLINE_S) + SLACK_S
                 must(now_s - since_s <= most_s, f"it waits since {now_s - since_s:.2f} s")
             else:
@@ -301,6 +311,41 @@ class Lies:
                 must(event.uid in LIARS, f"an honest program is blamed: {event}")
 
 
+class Twins(Lies):
+    """The same, with honest programs of the liars' shares in their places.
+
+    They use all that they may have, and want the GPU all the time.
+    """
+
+    def lie(self) -> None:
+        """Let one of them come, end, or use the GPU."""
+        world, dice = self.world, self.dice
+        twins = [each for each in world.processes.values() if each not in self.honest]
+        if not twins or (len(twins) < self.at_one_time and dice.random() < 0.1):
+            share = dice.choice(LIAR_SHARES)
+            twin = world.begin(share)
+            twin.attach(0, 1, CAPACITY)
+            world.settle()
+            most = share.memory_limit_bytes or LIAR_BYTES
+            twin.allocate(0, [1] * most)
+        else:
+            twin = dice.choice(twins)
+            if dice.random() < 0.01:
+                world.kill(twin)
+            else:
+                twin.touch()
+        self.told += 1
+        world.settle()
+
+    def check_events(self) -> None:
+        """Nothing: all are of one user."""
+
+    def end(self) -> None:
+        """All of them end."""
+        for twin in [each for each in self.world.processes.values() if each not in self.honest]:
+            self.world.kill(twin)
+
+
 def must(holds: bool, what: str) -> None:
     """Raise Cost unless this holds."""
     if not holds:
@@ -308,10 +353,12 @@ def must(holds: bool, what: str) -> None:
 
 
 @contextlib.contextmanager
-def lies(dice: Random, order: Random) -> Iterator[Lies]:
+def lies(
+    dice: Random, order: Random, kind: type[Lies] = Lies, at_one_time: int = AT_ONE_TIME
+) -> Iterator[Lies]:
     """A machine with honest programs; at the end all liars die, and nothing of them is left.
 
-    `dice` say what is said, `order` which of several things happens first.
+    `dice` say what is said, `order` which of several things happens first. `kind`: Lies or Twins.
     """
     settings = Settings(
         arena_bytes=1000,
@@ -320,11 +367,10 @@ def lies(dice: Random, order: Random) -> Iterator[Lies]:
         overdue=OverduePolicy.KILL,
     )
     with World(order, settings) as world:
-        here = Lies(world, dice)
+        here = kind(world, dice, at_one_time=at_one_time)
         here.begin()
         yield here
-        for liar in list(here.liars.values()):
-            here.lose(liar)
+        here.end()
         world.until_rest(5.0, 0.1)
         here.check()
         assert world.agent is not None

@@ -12,7 +12,7 @@ from moiety.arbiter.state.tenant import EPOCHS
 from moiety.wire.layout import HelloFlag, ShareFlag, Type
 from moiety.wire.messages import LeaseNoteMessage, ShareMessage
 from tests.support.liar import USER, Liar
-from tests.support.lying_shim import Cost, lie_for, lies
+from tests.support.lying_shim import DEADLINE_S, Cost, Lies, Twins, lie_for, lies
 from tests.support.virtual_agent import CAPACITY, no_descriptor_stays
 
 LIES = 1500
@@ -20,6 +20,7 @@ SEEDS = 2
 SOAK_AT_A_TIME = 4000
 SOAK = 1_000_000 // SOAK_AT_A_TIME
 FEW = 40
+TWIN_SEEDS = 4
 
 
 @settings(max_examples=25, deadline=None)
@@ -39,6 +40,21 @@ def test_a_million_lies() -> None:
     told = sum(lie_for(Random(seed), SOAK_AT_A_TIME) for seed in range(SOAK))
     assert told >= SOAK * SOAK_AT_A_TIME
     print(f"{told} lies")
+
+
+def longest_wait_s(kind: type[Lies]) -> float:
+    """How long an honest program waits at most beside one other, a liar or its honest twin."""
+    found = 0.0
+    for seed in range(TWIN_SEEDS):
+        with lies(Random(seed), Random(seed), kind, at_one_time=1) as here:
+            while here.told < LIES:
+                here.happen()
+        found = max(found, here.longest_s)
+    return found
+
+
+def test_a_liar_makes_others_wait_one_deadline_longer_than_its_honest_twin() -> None:
+    assert 0 < longest_wait_s(Lies) <= longest_wait_s(Twins) + DEADLINE_S
 
 
 def test_a_cost_is_seen() -> None:
