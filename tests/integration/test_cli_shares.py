@@ -343,6 +343,27 @@ def test_a_program_that_uses_no_gpu_yet_has_its_promise(cli: Cli, agent: AgentPr
     waiting.communicate("")
 
 
+def test_memory_is_kept_for_a_program_until_it_ends(
+    cli: Cli, start: Start, agent: AgentProcess
+) -> None:
+    """It has called no CUDA yet; what is kept for it, others do not get."""
+    other = start(size=0)
+    status = json.loads(cli("status", "-o", "json").stdout)
+    capacity = int(status["gpus"][0]["capacity_bytes"])
+    command = [sys.executable, "-m", "moiety", "run", "--memory", "2GiB", "--", "cat"]
+    waiting = subprocess.Popen(command, env=agent.environment, stdin=subprocess.PIPE, text=True)
+    until(lambda: agent.status().workloads == 2, "its promise")
+    program = [sys.executable, "-c", SHARER, str(capacity - GIB)]
+    run = [sys.executable, "-m", "moiety", "run", "--", *program]
+    refused = subprocess.run(run, env=agent.environment, capture_output=True, text=True, input="")
+    assert "2 GiB of them are kept for programs that will come" in refused.stderr
+    waiting.communicate("")
+    until(lambda: agent.status().workloads == 1, "its end")
+    done = subprocess.run(run, env=agent.environment, capture_output=True, text=True, input="")
+    assert done.stdout == "up\n", done.stderr
+    assert other.poll() is None
+
+
 def test_without_an_agent_there_is_nothing_to_set(cli: Cli, agent: AgentProcess) -> None:
     agent.kill()
     assert cli("set", "1", "--gpu", "0.5").returncode == errors.NoAgent.exit_code

@@ -25,14 +25,16 @@ class Agent:
             )
             for gpu in range(gpus)
         }
-        self.workloads: Any = SimpleNamespace(by_id={}, on_owner=[])
         runtime: Any = SimpleNamespace(feed=self.events.append)
-        Promises(runtime, self.clients, self.gpus, self.workloads)
+        workloads: Any = SimpleNamespace(by_id={}, on_owner=[])
+        self.workloads = workloads
+        Promises(runtime, self.clients, self.gpus, workloads)
 
     def add(self, name: str, share: Share, *gpus: str, uid: int = 100) -> Any:
         """A workload without processes, bound to these GPUs or to none."""
         record = SimpleNamespace(share=share, gpus=gpus, uid=uid)
-        self.workloads.by_id[name] = found = SimpleNamespace(record=record, clients=set())
+        found = SimpleNamespace(record=record, clients=set(), is_alive=True, stays=False)
+        self.workloads.by_id[name] = found
         self.changed()
         return found
 
@@ -60,6 +62,16 @@ def test_memory_and_a_context_are_kept_until_a_process_uses_the_gpu() -> None:
     agent.changed()
     agent.changed()
     assert agent.events[3:] == [ev.PromiseSet(0, 0, 0)]
+
+
+def test_nothing_is_kept_for_a_program_that_has_ended() -> None:
+    agent = Agent()
+    program = agent.add("a", Share(memory_bytes=GIB))
+    share = agent.add("b", Share(memory_bytes=GIB))
+    program.is_alive = share.is_alive = False
+    share.stays = True  # containers may come
+    agent.changed()
+    assert agent.events[-1] == ev.PromiseSet(0, GIB, 100)
 
 
 def test_nothing_is_kept_for_a_share_without_memory() -> None:

@@ -27,7 +27,8 @@ def coming(
     return [
         workload
         for workload in workloads
-        if (alone or uuid in workload.record.gpus)
+        if (workload.is_alive or workload.stays)
+        and (alone or uuid in workload.record.gpus)
         and not any(clients[number].gpus for number in workload.clients if number in clients)
     ]
 

@@ -267,19 +267,20 @@ class Workloads:
         self.by_id[record.id] = workload
         self._limits.workloads.take(record.uid)
         self._loop.add_reader(listener.fileno(), self._accept, workload)
+        if not workload.stays:
+            self._watch_root(workload)
         self._tell(record.uid)
-        if workload.stays:
-            return workload
-        try:
+        return workload
+
+    def _watch_root(self, workload: RunningWorkload) -> None:
+        record, pidfd = workload.record, -1
+        with contextlib.suppress(OSError):
             pidfd = os.pidfd_open(record.root_pid)
-        except OSError:
-            pidfd = -1
         if pidfd >= 0 and processes.is_alive(record.root_pid, record.root_started):
             workload.root_pidfd = pidfd
             self._loop.add_reader(pidfd, self._root_ended, workload)
         elif pidfd >= 0:
             os.close(pidfd)
-        return workload
 
     def _accept(self, workload: RunningWorkload) -> None:
         try:
@@ -371,6 +372,7 @@ class Workloads:
         self._loop.remove_reader(workload.root_pidfd)
         os.close(workload.root_pidfd)
         workload.root_pidfd = -1
+        self._tell(workload.record.uid)
         self._linger(workload)
 
     def _linger(self, workload: RunningWorkload) -> None:
