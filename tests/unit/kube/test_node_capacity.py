@@ -55,7 +55,6 @@ def pod(*limits: dict[str, str], **notes: str) -> dict[str, Any]:
             "450 % of GPUs together, and no node has more than 4",
         ),
     ],
-    ids=str,
 )
 def test_what_no_node_can_hold_is_refused(
     asked: dict[str, Any], cluster: ClusterView, said: str
@@ -81,7 +80,6 @@ def test_a_refused_number_of_gpus_names_the_percentage() -> None:
         (pod(*[{"moiety.dev/gpu-percent": "80"}] * 5), by_claims()),
         (pod({NAMED: "200"}), by_units(gpu=400, a100=200)),
     ],
-    ids=str,
 )
 def test_what_a_node_can_hold_or_none_is_known_to_hold_is_admitted(
     asked: dict[str, Any], cluster: ClusterView
