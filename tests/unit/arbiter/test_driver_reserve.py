@@ -115,3 +115,24 @@ def test_nobody_needs_anything_where_it_is_not(node: SimulatedNode) -> None:
     node.feed(ev.DriverOom(tenant.number, 1, 77, 10))
     assert node.told[-1] == do.Refused(tenant.number, 1, 77, "gpu", "GPU 1 was not attached")
     assert node.feed(ev.DriverOom(99, 0, 78, 10)) == []
+
+
+def test_what_is_free_counts_in_what_would_shut_others_out(node: SimulatedNode) -> None:
+    """Room that is kept takes of what is free as well, so both leave others what they need."""
+    keeps = node.start({0: [10] * 5})
+    holds = node.start({0: [10]})
+    pinned = node.start({0: []})
+    pinned.allocate(0, [20], pinned=True)
+    node.settle()
+    assert not pinned.refusals
+    keeps.touch()
+    node.settle()
+    before = node.view(keeps).gpus[0].allocated_bytes
+    holds.need(0, 35)
+    node.tick(KEPT_S / 2)
+    node.settle()
+    keeps.allocate(0, [1])
+    node.tick(KEPT_S / 4)
+    node.settle()
+    assert not [no for no in keeps.refusals if "no longer fit" in no.text]
+    assert node.view(keeps).gpus[0].allocated_bytes >= before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moiety.arbiter.admission.memory import Refusal, promised_bytes
+from moiety.arbiter.admission.memory import Refusal, budget_bytes, promised_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
@@ -35,13 +35,15 @@ def reserve(
             f"program, or end others (moiety ps)"
         )
     promised = promised_bytes(ledger, gpu)
-    spec = ledger.specs[gpu]
+    free_bytes = max(0, balance.free_bytes)
+    kept = balance.needed_bytes - tenant.gpus[gpu].needed_bytes
+    room = budget_bytes(ledger, gpu) - kept - free_bytes
     possible = min(missing, movable)
     for other, allocated, stays in ledger.units(gpu):
         if other in mates(tenant):
             continue
         need = allocated + promised - stays
-        left = spec.total_bytes - balance.residue_bytes - need
+        left = room - need
         if left < least:
             return "capacity", (
                 f"{asked}, which would shut out tenant {other.number}, that has "
@@ -49,7 +51,7 @@ def reserve(
             )
         possible = min(possible, left)
     possible -= possible % least  # a piece more would leave whole, and be taken without asking
-    ledger.reserve(tenant, gpu, max(0, balance.free_bytes) + possible)
+    ledger.reserve(tenant, gpu, free_bytes + possible)
     return None
 
 
