@@ -264,6 +264,9 @@ class Lies:
             must(has <= LIAR_BYTES, f"user {uid} has {has} bytes, and may have {LIAR_BYTES}")
             for client in own:
                 most = client.share.memory_limit_bytes
+                if most is not None:  # what others allocated counts for its user only
+                    known = agent.arbiter._context.ledger.tenants[client.number]
+                    most += sum(on.inherited_bytes for on in known.gpus.values())
                 on_all = views[client.number].gpus.values()
                 must(
                     most is None or all(on.allocated_bytes <= most for on in on_all),
