@@ -28,7 +28,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test mutants test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel release-check image clean
+.PHONY: help set-up demo test mutants test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel upgrade-check release-check image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +108,10 @@ gpu-check: $(WORK)/installed  ## on a machine with an NVIDIA GPU: does everythin
 wheel: $(VENV)/bin/python  ## build the one wheel into dist/
 	@$(PIP) wheel --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+upgrade-check: $(WORK)/installed  ## programs run on while WHEEL, as a later version, replaces the agent
+	@rm -rf $(WORK)/upgrade && mkdir -p $(WORK)/upgrade
+	@$(PY) -m tools.upgrade "$(or $(WHEEL),$(shell ls -t dist/moiety-*.whl 2>/dev/null | head -n 1))" $(WORK)/upgrade
 
 # Some minutes: the sdist is built four times.
 release-check: $(VENV)/bin/python $(WORK)/tools-release  ## what a release consists of: builds, metadata, change log; installs with pip, pipx and uv

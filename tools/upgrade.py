@@ -1,4 +1,4 @@
-"""Upgrades moiety below programs that run: upgrade.py WHEEL FOLDER
+"""Upgrades moiety below programs that run: python -m tools.upgrade WHEEL FOLDER
 
 The wheel is installed into an environment in FOLDER, and, packed anew as one of a later version,
 into another. Then `moiety agent restart` of the later one replaces the agent of the earlier one
