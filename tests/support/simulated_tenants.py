@@ -76,6 +76,8 @@ class SimulatedTenant:
         """The bound on unfinished work; 0: none."""
         self.hung = False
         """It reads nothing any more."""
+        self.restores_never = False
+        """It answers everything, but never says that its memory is there."""
         self.stopped = False
         """Nor runs anything: whoever looks sees why."""
         self.depends = 0
@@ -372,6 +374,8 @@ class SimulatedTenant:
         return ((b, i) for b in self.blocks for i, there in enumerate(b.resident) if not there)
 
     def _can_restore(self) -> bool:
+        if self.restores_never:
+            return False
         return self.restoring and (self._next_missing() is not None or not any(self._missing()))
 
     def _next_missing(self) -> tuple[Block, int] | None:

@@ -60,7 +60,8 @@ class Cause(Enum):
     CHOSEN = "chosen"
     READY = "ready"
     POSTPONED = "postponed"
-    """Its room cannot be made any more: a victim was pinned, or a context came in between."""
+    """Its room cannot be made any more (a victim was pinned, or a context came in between), or it
+    did not say in time that its bytes are restored."""
     REVOKED = "revoked"
     DRAINED = "drained"
     DRAINED_WANTING = "drained, and wanted again"

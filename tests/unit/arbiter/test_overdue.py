@@ -191,3 +191,23 @@ def test_a_count_from_before_a_reopening_is_void(node: SimulatedNode) -> None:
     node.feed(ev.Drained(holder.number, old_epoch))
     assert node.view(holder).gpus[0].resident_bytes == 60
     assert node.view(holder).state == "draining"
+
+
+@pytest.mark.parametrize("policy", [OverduePolicy.REPORT, OverduePolicy.FENCE])
+def test_others_go_first_if_what_was_to_be_restored_is_not_in_time(policy: OverduePolicy) -> None:
+    settings = Settings(arena_bytes=1000, turn_factor=0.0, revoke_deadline_s=1.0, overdue=policy)
+    node = SimulatedNode([GpuSpec(0, 120, 100)], settings)
+    silent, other = node.start({0: [60]}), node.start({0: [60]})
+    node.tick(0.5)
+    node.settle()
+    silent.touch()
+    silent.restores_never = True
+    told = go(node, 12.0, silent, other)
+    grants = [each for each in told if isinstance(each, do.Grant) and each.tenant == other.number]
+    late = [each for each in told if isinstance(each, do.Overdue)]
+    assert len(grants) >= 3, "a turn after each deadline"
+    assert {each.tenant for each in late} == {silent.number}
+    assert late[0].state == "restoring"
+    silent.restores_never = False
+    told = go(node, 4.0, silent, other)
+    assert any(isinstance(each, do.Grant) and each.tenant == silent.number for each in told)

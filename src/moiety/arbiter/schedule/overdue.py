@@ -112,6 +112,10 @@ def _report(round_: Round, tenant: Tenant) -> None:
     waited_s = round_.now_s - tenant.drain.told_s
     kill = policy is OverduePolicy.KILL
     round_.out.append(do.Overdue(tenant.number, waited_s, tenant.state.value, kill=kill))
+    if tenant.state is State.RESTORING:  # others go first; its deadline begins when it is chosen
+        round_.ledger.transition(tenant, Cause.POSTPONED, round_.now_s)
+        tenant.drain.due_s = 0.0
+        return
     tenant.drain.silent = tenant.drain.stopped or tenant.state in REVOKED or tenant.has_orders
     round_.ledger.touch(tenant)
     tenant.drain.due_s = round_.now_s + round_.settings.revoke_deadline_s

@@ -27,9 +27,10 @@ def give_room(round_: Round) -> None:
                 round_.out.append(do.RestoreBudget(tenant.number, gpu, amount))
         if given:
             tenant.memory.room_given = True
-            if not tenant.memory.restored and not round_.misses(tenant):
-                longest_s = 4 * round_.quantum.move_s(tenant.memory.coming_bytes)
-                round_.expect(tenant, round_.settings.revoke_deadline_s + longest_s)
+        restores = tenant.memory.room_given and not tenant.memory.restored
+        if restores and (given or not tenant.drain.due_s) and not round_.misses(tenant):
+            longest_s = 4 * round_.quantum.move_s(tenant.memory.coming_bytes)
+            round_.expect(tenant, round_.settings.revoke_deadline_s + longest_s)
 
 
 def finish_coming(round_: Round) -> Generator[None, None, bool]:
