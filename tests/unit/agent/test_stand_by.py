@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,15 @@ from moiety.devices.nvml import Nvml, NvmlUnavailable
 from moiety.model.errors import MoietyError, NoGpu
 
 LONG_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    """An agent keeps its files from others; the tests that follow in this process do not."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
