@@ -162,6 +162,28 @@ def test_who_does_not_give_it_back_is_not_waited_for_long(node: SimulatedNode) -
     assert block.admitted
 
 
+def test_credit_that_is_late_once_makes_no_further_request_wait(node: SimulatedNode) -> None:
+    other = node.start({0: [1]})
+    tenant = churning(node, 60, 60)
+    assert tenant.allowed == {0: ALLOWED}
+    credit = node.arbiter._context.credit
+    tenant.hung = True
+    other.allocate(0, [70])
+    node.settle()
+    assert credit._held, "until it is returned, or is late"
+    node.tick(node.settings.allowance_wait_s + 0.1)
+    node.settle()
+    assert not credit._held
+    other.allocate(0, [30])
+    node.settle()
+    assert not credit._held
+    tenant.hung = False
+    node.settle()
+    node.tick(10.0)
+    assert node.view(tenant).gpus[0].allowed_bytes == 0
+    assert not any(on.credit.is_late for _, on in node.arbiter._context.ledger.on(0))
+
+
 def test_the_limit_counts_what_is_used(node: SimulatedNode) -> None:
     tenant = node.join()
     tenant.attach(0, 0, 50)

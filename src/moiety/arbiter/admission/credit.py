@@ -88,7 +88,7 @@ class Credit:
         capacity = budget_bytes(self._ledger, gpu)
         step = settings.allowance_step
         most = most_bytes(settings, capacity)
-        if not again or most <= on.credit.left_bytes or not is_calm:
+        if on.credit.is_late or not again or most <= on.credit.left_bytes or not is_calm:
             return
         if not _may_have(asked) or balance.needed_bytes or now_s < self._calm_s.get(gpu, -math.inf):
             return
@@ -127,7 +127,7 @@ class Credit:
         if tenant is None or (on := tenant.gpus.get(event.gpu)) is None:
             return
         self._ledger.return_credit(tenant, event.gpu, event.bytes)
-        on.credit.is_recalled = False
+        on.credit.is_recalled = on.credit.is_late = False
         self._count(on, given=on.credit.left_bytes > 0)  # another grant may be on its way
 
     def forget(self, entries: Iterable[Residency]) -> None:
@@ -205,9 +205,18 @@ class Credit:
         return self._ledger.specs if gpu == ev.EVERY_GPU else (gpu,)
 
     def _is_given_on(self, gpu: int) -> bool:
+        """Whether there is credit that will be returned soon."""
         return any(
-            on.credit.is_given for each in self._gpus(gpu) for _, on in self._ledger.on(each)
+            on.credit.is_given and not on.credit.is_late
+            for each in self._gpus(gpu)
+            for _, on in self._ledger.on(each)
         )
+
+    def _wait_no_more(self, gpu: int) -> None:
+        """Let no further request wait for credit that was revoked and is not returned."""
+        for each in self._gpus(gpu):
+            for _, on in self._ledger.on(each):
+                on.credit.is_late = on.credit.is_recalled
 
     # Held requests
 
@@ -215,6 +224,8 @@ class Credit:
         """The held requests that need not wait any more, in order of arrival."""
         if not self._held:
             return []
+        for _, event in [held for held in self._held if now_s >= held[0]]:
+            self._wait_no_more(event.gpu)
         ready = [e for due_s, e in self._held if now_s >= due_s or not self._is_given_on(e.gpu)]
         self._held = [(due_s, e) for due_s, e in self._held if e not in ready]
         return ready

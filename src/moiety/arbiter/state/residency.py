@@ -39,6 +39,8 @@ class CreditBalance:
     """The most that the process was told of since it has credit."""
     is_recalled: bool = False
     """It is revoked, and the process has not returned it yet."""
+    is_late: bool = False
+    """A request waited for its return in vain: no other one does until it is returned."""
     asked_s: float = -math.inf
     """When the process last requested memory."""
 
