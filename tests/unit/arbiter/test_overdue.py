@@ -8,9 +8,10 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from moiety.model.share import Share
-from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_node import SimulatedNode, handle
 from tests.support.simulated_tenants import SimulatedTenant
 
 NEVER = 1 << 40
@@ -211,3 +212,21 @@ def test_others_go_first_if_what_was_to_be_restored_is_not_in_time(policy: Overd
     silent.restores_never = False
     told = go(node, 4.0, silent, other)
     assert any(isinstance(each, do.Grant) and each.tenant == silent.number for each in told)
+
+
+def test_an_answer_without_bytes_does_not_renew_a_deadline() -> None:
+    """A process that says again and again that nothing has left is overdue all the same."""
+    made = Arbiter([GpuSpec(0, 120, 100)], Settings(1000, revoke_deadline_s=1.0))
+    for number in (1, 2):
+        handle(made, 0.0, ev.Hello(number))
+        handle(made, 0.0, ev.Attach(number, 0, 1, 0, 100))
+        handle(made, 0.0, ev.AllocRequest(number, 0, 2, 60))
+    (revoke,) = [e for e in handle(made, 0.5, ev.Tick()) if isinstance(e, do.Revoke)]
+    assert do.Evict(1, 0, 20) in handle(made, 0.5, ev.Drained(1, revoke.epoch, 0, 60))
+    late: list[do.Instruction] = []
+    for step in range(1, 15):
+        late += handle(made, 0.5 + step * 0.2, ev.Evicted(1, 0, 0, 60))
+        late += handle(made, 0.5 + step * 0.2, ev.Tick())
+    assert {each.tenant for each in late if isinstance(each, do.Overdue)} == {1}
+    told = handle(made, 4.0, ev.Evicted(1, 0, 20, 40, last=True))
+    assert do.Admitted(2, 0, 2) in told

@@ -136,6 +136,8 @@ def on_evicted(context: Context, event: ev.Evicted) -> None:
     if tenant.memory.restored:  # said before it read the order: what leaves now needs new room
         tenant.memory.room_given = tenant.memory.restored = False
     context.ledger.evict(tenant, event.gpu, event.bytes, event.resident_bytes, last=event.last)
+    if not event.bytes and not event.last:
+        return  # nothing has left: its deadline stays
     context.answered(tenant)
     if event.failed:
         tenant.drain.stuck_until_s = context.now_s + context.settings.revoke_deadline_s
