@@ -149,6 +149,37 @@ def test_contexts_that_one_user_announces_leave_half_of_the_gpu(flags: HelloFlag
             assert not agent.gpus[0].announced
 
 
+def test_contexts_that_are_there_after_a_restart_count_as_made() -> None:
+    """What one user's programs have already keeps none of its new programs away."""
+    with World(Random(1), Settings(1000)) as here:
+        here.start_agent(shared=True)
+        for _ in range(TOTAL // 2 + 1):
+            here.begin().attach(0, 1, CAPACITY)
+            here.until_rest(1.0, 0.1)
+        here.kill_agent()
+        agent = here.start_agent(shared=True)
+        here.until_rest(2.0, 0.1)
+        assert residue(here) == TOTAL // 2 + 1
+        assert not agent.gpus[0].announced
+        later = here.begin()
+        later.attach(0, 1, CAPACITY)
+        here.until_rest(1.0, 0.1)
+        assert later.contexts == {0: 1}, later.refusals
+
+
+def test_where_nvml_names_no_process_a_context_counts_once_it_is_said_to_be_made() -> None:
+    with World(Random(1), Settings(1000)) as here:
+        here.kernel.has_host_pids = lambda: False  # type: ignore[method-assign]
+        agent = here.start_agent(shared=True)
+        there = [Liar(here) for _ in range(TOTAL - 1)]
+        for each in there:
+            each.attach()
+            each.say(AmountMessage(Type.CONTEXT, 0, 0, 1))
+            here.until_rest(0.1)
+        assert not agent.gpus[0].announced
+        assert not [no for each in there for no in each.refusals]
+
+
 def test_one_user_alone_may_announce_as_many_as_fit(here: World) -> None:
     for _ in range(TOTAL - 1):
         liar = Liar(here)

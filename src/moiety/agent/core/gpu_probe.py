@@ -80,14 +80,25 @@ class GpuProbe:
 
         self._worker.submit(ask)
 
-    def announce(self, client: Client, gpu: int) -> str:
+    def announce(self, client: Client, gpu: int, *, exists: bool) -> str:
         """A process asks for a context: later, look whether there is one.
 
-        Returns why its user has announced too many already; empty if it has not.
+        `exists`: it says that there is one, so look at once as well. Returns why its user has
+        announced too many already; empty if it has not.
         """
         why = self._gpus[gpu].refuse_announced(client.uid) if self._shared else ""
+        if exists and not self._kernel.has_host_pids():
+            return why
         self._watch_for(client, gpu)
+        if exists:
+            self.usage(gpu, partial(self._seen, client, gpu))
         return why
+
+    def _seen(self, client: Client, gpu: int, usage: Usage | None) -> None:
+        """End an announcement if NVML names the process."""
+        if usage is not None and client.pid in usage.processes:
+            self._names_clients = self._kernel.has_host_pids()
+            self._gpus[gpu].end_announcement(client.number)
 
     def _watch_for(self, client: Client, gpu: int) -> None:
         timer = self._loop.call_later(MADE_WITHIN_S, self._look_for, client, gpu)
@@ -110,6 +121,7 @@ class GpuProbe:
         elif self._names_clients:
             text = f"it announced a context on GPU {gpu}, and has none; no room is kept for it"
             self._journal.often(client.number, "ContextMissing", text, client, gpu)
+            self._gpus[gpu].end_announcement(client.number)
             self._runtime.feed(ev.Measured(client.number, gpu, 0))
 
     def measure(self, client: Client, gpu: int, hint_bytes: int) -> None:
@@ -121,6 +133,8 @@ class GpuProbe:
         if self._arbiter.managed_bytes(client.number, gpu):
             return  # of managed memory, NVML counts the pages that are resident now
         before = self._data_bytes(client, gpu)
+        if not self._kernel.has_host_pids():  # NVML will never name it
+            self._gpus[gpu].end_announcement(client.number)
 
         def measured(usage: Usage | None) -> None:
             if client.number not in self._clients or gpu not in client.gpus:

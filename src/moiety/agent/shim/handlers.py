@@ -127,7 +127,7 @@ class Handlers:
                 pinned_bytes=message.pinned_bytes,
                 managed_bytes=message.managed_bytes,
                 exists=exists,
-                too_many=self._probe.announce(client, gpu),
+                too_many=self._probe.announce(client, gpu, exists=exists),
             )
         )
         self._registry.attached(client)

@@ -24,9 +24,9 @@ from moiety.wire.layout import PIECES_MAX, Refusal, ShareFlag, Type
 from moiety.wire.messages import RefusedMessage, ShareMessage
 
 TOKENS_MAX: Final = 65536
+"""Most exports of one process; a program exports a few hundred allocations."""
 USER_TOKENS_MAX: Final = 2 * TOKENS_MAX
 """Exports of all processes of one user: some 50 MiB of the agent."""
-"""Most exports of one process; a program exports a few hundred allocations."""
 
 
 @dataclass(slots=True, eq=False)
