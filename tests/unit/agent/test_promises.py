@@ -22,6 +22,7 @@ class Agent:
             gpu: SimpleNamespace(
                 device=SimpleNamespace(uuid=f"GPU-{gpu}"),
                 expected_residue_bytes=lambda uid: uid,
+                budget=SimpleNamespace(total_bytes=400),
             )
             for gpu in range(gpus)
         }
@@ -40,7 +41,7 @@ class Agent:
 
     def join(self, workload: Any, number: int, *gpus: int) -> None:
         """A process of a workload, which uses these GPUs."""
-        self.clients[number] = SimpleNamespace(gpus=set(gpus))
+        self.clients[number] = SimpleNamespace(gpus=set(gpus), unspoken=set())
         workload.clients.add(number)
         self.changed()
 
@@ -72,6 +73,13 @@ def test_nothing_is_kept_for_a_program_that_has_ended() -> None:
     share.stays = True  # containers may come
     agent.changed()
     assert agent.events[-1] == ev.PromiseSet(0, GIB, 100)
+
+
+def test_contexts_of_many_take_half_of_a_gpu_at_most() -> None:
+    agent = Agent()
+    for number in range(5):
+        agent.add(str(number), Share(memory_bytes=1))
+    assert agent.events[-1] == ev.PromiseSet(0, 5, 200)
 
 
 def test_nothing_is_kept_for_a_share_without_memory() -> None:

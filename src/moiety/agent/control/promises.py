@@ -29,7 +29,11 @@ def coming(
         for workload in workloads
         if (workload.is_alive or workload.stays)
         and (alone or uuid in workload.record.gpus)
-        and not any(clients[number].gpus for number in workload.clients if number in clients)
+        and not any(
+            clients[number].gpus or clients[number].unspoken
+            for number in workload.clients
+            if number in clients
+        )
     ]
 
 
@@ -53,10 +57,11 @@ class Promises:
         for gpu, managed in self._gpus.items():
             workloads = coming(self._workloads.by_id.values(), self._clients, self._gpus, gpu)
             promised = [w for w in workloads if w.record.share.memory_bytes]
+            contexts = sum(managed.expected_residue_bytes(w.record.uid) for w in promised)
             event = ev.PromiseSet(
                 gpu,
                 memory_bytes=sum(w.record.share.memory_bytes for w in promised),
-                residue_bytes=sum(managed.expected_residue_bytes(w.record.uid) for w in promised),
+                residue_bytes=min(contexts, managed.budget.total_bytes // 2),
             )
             if event != self._told[gpu]:
                 self._told[gpu] = event
