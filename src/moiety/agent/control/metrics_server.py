@@ -24,6 +24,7 @@ CONNECTIONS_MAX: Final = 8
 """How many are open at one time; one more ends the oldest."""
 CONNECTIONS_PER_S: Final = 100.0
 BACKLOG: Final = 128
+AGAIN_S: Final = 0.1
 FRESH_S: Final = 0.25
 """How long one text answers all requests to a port."""
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -89,9 +90,8 @@ class MetricsServer:
         while True:
             try:
                 sock, _ = await loop.sock_accept(listener)
-            except OSError as error:  # it has hung up, or there are no descriptors left
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    await asyncio.sleep(TIMEOUT_S)
+            except OSError:  # it has hung up, or there are no descriptors left
+                await asyncio.sleep(AGAIN_S)
                 continue
             task = asyncio.create_task(self._serve(sock))
             self._open[task] = None
@@ -111,7 +111,10 @@ class MetricsServer:
                 writer.write(await self._respond(await reader.readuntil(b"\r\n\r\n")))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client sent nothing, too much, or too slowly
+            writer.transport.abort()  # the client sent nothing, too much, or reads too slowly
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         finally:
             writer.close()
             with contextlib.suppress(OSError):
