@@ -12,7 +12,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from ssl import SSLContext, create_default_context
 from typing import Any, Final
@@ -126,7 +126,8 @@ def find(
     environment = os.environ if environment is None else environment
     named = kubeconfig_file or environment.get("KUBECONFIG") or context
     if not named and environment.get("KUBERNETES_SERVICE_HOST"):
-        return of_pod(environment)
+        found = of_pod(environment)
+        return replace(found, impersonation=acting_as.headers()) if acting_as else found
     paths = [Path(kubeconfig_file)] if kubeconfig_file else kubeconfig.files(environment)
     if not paths:
         raise ClusterRefusal(

@@ -42,6 +42,14 @@ def test_a_kubeconfig_can_say_as_whom_it_acts_and_options_count_for_more(tmp_pat
     assert typed.impersonation == (("Impersonate-User", "joe"),)
 
 
+def test_who_acts_as_another_does_so_in_a_pod_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "of_pod", lambda _: Access("https://10.0.0.1", None, "t"))
+    there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert access.find(None, there).impersonation == ()
+    typed = access.find(None, there, acting_as=Impersonation("joe"))
+    assert typed.impersonation == (("Impersonate-User", "joe"),)
+
+
 def test_a_group_to_act_as_needs_a_user() -> None:
     with pytest.raises(ClusterRefusal, match="needs a user"):
         Impersonation(groups=("dev",)).headers()
