@@ -136,3 +136,17 @@ def test_what_is_free_counts_in_what_would_shut_others_out(node: SimulatedNode) 
     node.settle()
     assert not [no for no in keeps.refusals if "no longer fit" in no.text]
     assert node.view(keeps).gpus[0].allocated_bytes >= before
+
+
+def test_who_alone_lacks_room_for_its_driver_is_not_sent_out_for_it(node: SimulatedNode) -> None:
+    """Nothing of its own makes that room: who could is stopped, and nobody else waits."""
+    stubborn = node.start({0: [10] * 6})
+    needs = node.start({0: [10] * 4})
+    stubborn.stopped = True
+    needs.need(0, 10)
+    node.settle()
+    for _ in range(5):
+        node.tick(0.2)
+        node.settle()
+    assert needs.needing
+    assert {each.tenant for each in node.told if isinstance(each, do.Revoke)} == {stubborn.number}

@@ -33,10 +33,17 @@ def make_fit(round_: Round) -> None:
                 break
             if not tenant.holds or round_.gives(tenant, gpu) <= 0:
                 continue
+            if tenant.memory.needs_until_s and _lacks_only_its_own(round_, tenant, gpu):
+                continue  # others make that room, or it is refused when its time is up
             if round_.turn_is_over(tenant):
                 round_.revoke(tenant)
             else:
                 round_.watch(tenant, round_.over_bytes(gpu))
+
+
+def _lacks_only_its_own(round_: Round, tenant: Tenant, gpu: int) -> bool:
+    """Whether all would fit on a GPU without the room that a tenant's driver needs."""
+    return round_.over_bytes(gpu) <= tenant.gpus[gpu].needed_bytes
 
 
 def revoke_for(round_: Round, tenant: Tenant) -> Generator[None, None, bool]:
