@@ -155,7 +155,7 @@ class Sharing:
             *("patch", "configmap", "moiety-namespaces", "-n", SYSTEM),
             *("--type=merge", "-p", change),
         )
-        probe = asking("probe", "default", annotations={RESOURCE: "0.1"})
+        probe = asking("probe", "default", annotations={"moiety.dev/gpu": "0.1"})
         self.bed.until(lambda: mark in self.refusal(probe), "the webhook has read the rules")
 
     def account(self, name: str) -> Path:
