@@ -57,8 +57,10 @@ def turns(node: Node) -> int:
 def test_memory_of_every_kind_moves(
     node: Node, build: Callable[[str], Path], programs: Path, kernels: Path
 ) -> None:
+    shares = node.run([build("vmm_turns"), kernels, FOREVER, "5"])
+    node.until(lambda: any(row["pinned_bytes"] for row in node.json("ps")), "memory is shared")
     running = [
-        node.run([build("vmm_turns"), kernels, FOREVER, "5"]),
+        shares,
         node.run([build("pooled"), kernels, str(48 * MIB), "1", "kept"]),
         node.run([programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0", "7"]),
     ]

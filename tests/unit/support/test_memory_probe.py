@@ -27,8 +27,8 @@ def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
     for block in blocks:
         libc.free(block)
     freed = BLOCKS * WITH_WORDS_OF_MALLOCS
-    assert memory_probe._cached_bytes() == cached + freed
     # what else runs in the interpreter takes and gives some words meanwhile
+    assert abs(cached + freed - memory_probe._cached_bytes()) < WITH_WORDS_OF_MALLOCS
     assert abs(used - freed - memory_probe._malloc_bytes()) < WITH_WORDS_OF_MALLOCS
 
 
