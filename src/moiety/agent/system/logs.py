@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moiety.agent.system.journald import SOCKET, Journald, to_stderr
+from moiety.config.structured_log import structlog_alone, timed_logger
 from moiety.config.values import LogFormat
 
 MAX_BYTES = 4 << 20
@@ -77,8 +78,7 @@ def open_log(
     journal: Path = SOCKET,
 ) -> Any:
     """A structlog logger that writes there, or to the journal."""
-    import structlog
-
+    structlog = structlog_alone()
     in_order = structlog.processors.LogfmtRenderer(
         key_order=["time", "level", "event"], bool_as_flag=False
     )
@@ -89,19 +89,10 @@ def open_log(
         logger = Journald(journal)
     else:
         file = BoundedFile(path)
-        logger = structlog.WriteLogger(Both(file) if also_stderr else file)  # type: ignore[arg-type]
+        logger = structlog.WriteLogger(Both(file) if also_stderr else file)
         if form is LogFormat.JSON:
             render = structlog.processors.JSONRenderer(default=str)
-    return structlog.wrap_logger(
-        logger,
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-            structlog.processors.format_exc_info,
-            render,
-        ],
-        cache_logger_on_first_use=True,
-    )
+    return timed_logger(logger, render, cache_logger_on_first_use=True)
 
 
 def _for_journal(line: Callable[..., str]) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
