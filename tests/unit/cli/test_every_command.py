@@ -75,7 +75,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MOIETY_CONFIG", "")
     monkeypatch.setenv("MOIETY_SIMGPU", "T4")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(client, "start", start)
+    monkeypatch.setattr(client, "begin", start)
     monkeypatch.setattr(agent_command, "start_agent", start)
     monkeypatch.setattr(process, "main", become)
     monkeypatch.setattr(os, "execve", become)
