@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from moiety.agent.components import Components, build
 from moiety.agent.core.client import Client
+from moiety.agent.core.proofs import Held
 from moiety.agent.shim.session import Session
 from moiety.agent.system.processes import Peer
 from moiety.arbiter.settings import Settings
@@ -89,8 +90,8 @@ class World:
         self.liars: dict[int, socket.socket] = {}
         """Processes that are not simulated: only what is sent for them."""
         self.residues: dict[int, int] = {}
-        self.written: dict[int, tuple[frozenset[int], bool]] = {}
-        """What the agent wrote down for the next one: GPUs by pid, and who is fenced."""
+        self.written: dict[int, tuple[dict[int, Held | None], bool]] = {}
+        """What the agent wrote down for the next one, by pid: what it has, and if it is fenced."""
         self.log = StrictLog()
         self.loop = VirtualLoop(0.0, dice)
         self.agent: Components | None = None
@@ -112,7 +113,7 @@ class World:
             [(device, budget) for device in self.devices.devices],
             self.settings,
             self.log,
-            expected=[(pid, gpus) for pid, (gpus, _) in alive.items()],
+            expected={pid: held for pid, (held, _) in alive.items()},
             fenced=[pid for pid, (_, fenced) in alive.items() if fenced],
             owners=dict.fromkeys(alive, USER),
             kernel=self.kernel,
@@ -128,6 +129,7 @@ class World:
         """As kill -9 does: its descriptors close, and what it has not read is lost."""
         assert self.agent is not None
         for client in self.agent.clients.by_number.values():
+            self._write_down(client)
             client.dispose()
         self.agent.orphans.stop()
         for each in self._sessions:
@@ -137,7 +139,13 @@ class World:
         self.loop = VirtualLoop(self.loop.time(), self.dice)
 
     def _write_down(self, client: Client) -> None:
-        self.written[client.pid] = (frozenset(client.gpus | client.unspoken), client.fenced)
+        assert self.agent is not None
+        arbiter, proofs = self.agent.arbiter, self.agent.clients.proofs
+        held = {
+            gpu: proofs.beside(client, gpu, arbiter.has_bytes(client.number, gpu))
+            for gpu in client.gpus | client.unspoken
+        }
+        self.written[client.pid] = (held, client.fenced)
 
     def _strike_off(self, client: Client) -> None:
         self.written.pop(client.pid, None)

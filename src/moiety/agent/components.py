@@ -18,6 +18,7 @@ from moiety.agent.core.gpu_probe import GpuProbe
 from moiety.agent.core.gpus import ManagedGpu
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.orphans import Orphans
+from moiety.agent.core.proofs import Proofs, Recorded
 from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.core.recovery import Recovery
 from moiety.agent.core.runtime import LiveSettings, Runtime
@@ -134,7 +135,7 @@ def build(
     settings: Settings,
     log: Any,
     *,
-    expected: Iterable[tuple[int, frozenset[int]]] = (),
+    expected: Recorded | None = None,
     fenced: Iterable[int] = (),
     owners: Mapping[int, int] | None = None,
     journal: Journal | None = None,
@@ -145,12 +146,12 @@ def build(
 ) -> Components:
     """Make and connect the components of an agent that has the GPUs of `budgets`.
 
-    `expected` are (pid, GPUs) of the processes that outlived the last agent, `fenced` the pids that
-    it had fenced, `owners` the users by pid. NVML is called in `worker`; None: in a thread of its
+    `expected` is what the processes had that outlived the last agent, `fenced` the pids that it had
+    fenced, `owners` the users by pid. NVML is called in `worker`; None: in a thread of its
     own. `shared`: the programs belong to several users, who must not learn each other's names.
     """
     gpus = {device.index: ManagedGpu(device, budget) for device, budget in budgets}
-    outlived = dict(expected)
+    outlived = {pid: frozenset(on) for pid, on in (expected or {}).items()}
     journal = journal or Journal()
     journal.timed_by(loop)
     limits = limits or RateLimits()
@@ -189,6 +190,7 @@ def build(
         owners=owners or {},
         shared=shared,
     )
+    proofs = Proofs(probe, gpus, kernel, expected or {})
     recovery = Recovery(runtime, orphans, kernel, by_number, outlived, fenced)
     clients = Clients(
         runtime,
@@ -200,6 +202,7 @@ def build(
         kernel=kernel,
         orphans=orphans,
         recovery=recovery,
+        proofs=proofs,
         timeline=timeline,
         journal=journal,
         next_number=next_number,

@@ -98,7 +98,7 @@ class Service:
             gpus,
             changed.over(self._settings(outlived, [each for _, each in gpus])),
             self._log,
-            expected=[(s.pid, s.gpus) for s in survivors],
+            expected={s.pid: s.held for s in survivors},
             fenced=[s.pid for s in survivors if s.fenced],
             owners={s.pid: s.uid for s in survivors},
             journal=self._open_journal(),

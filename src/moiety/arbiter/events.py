@@ -72,6 +72,9 @@ class Attach(Recordable, frozen=True):
     same `serial` once there is room for it, or by `Refused`. From `allocated_bytes` to `exists` is
     only for a process that outlived its agent or its connection: a context that `exists` is
     counted, never refused. `too_many`: why its user may have no new one now; empty: it may.
+    `proven_bytes` and `proven_pinned_bytes` are what the last agent recorded of it, or NVML counts;
+    what it says beyond that is decided like a request. None: a record of an older version names
+    no bytes, so its own word counts, unless it is `unproven`.
     """
 
     tenant: int
@@ -85,6 +88,8 @@ class Attach(Recordable, frozen=True):
     managed_bytes: int = 0
     exists: bool = False
     too_many: str = ""
+    proven_bytes: int | None = None
+    proven_pinned_bytes: int | None = None
 
 
 class Measured(Recordable, frozen=True):

@@ -246,6 +246,11 @@ class Arbiter:
         known = self._context.ledger.tenants.get(tenant)
         return sum(on.pinned_bytes for on in known.gpus.values()) if known else 0
 
+    def has_bytes(self, tenant: int, gpu: int) -> tuple[int, int] | None:
+        """What a tenant has allocated on a GPU, with credit, and has pinned; None: no context."""
+        entry = self._context.ledger.entry(tenant, gpu)
+        return (entry.allocated_bytes, entry.pinned_bytes) if entry else None
+
     def credit_bytes(self, tenant: int, gpu: int) -> int:
         """What a process may still allocate on a GPU without a request, in bytes."""
         entry = self._context.ledger.entry(tenant, gpu)

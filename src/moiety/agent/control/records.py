@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from moiety.agent.core.proofs import Held
 from moiety.agent.system import container_files, processes
 from moiety.agent.system.paths import Directory
 from moiety.model.gang import Gang
@@ -18,6 +19,8 @@ from moiety.model.share import NOTHING_ASKED, Share
 
 FENCED: Final = "fenced"
 """A line in the file of a client that is fenced."""
+HELD: Final = "held"
+"""The first word of a line with a GPU, and the bytes allocated and pinned there."""
 SOCKET: Final = "shim.sock"
 
 
@@ -58,7 +61,8 @@ class Survivor:
 
     workload: str
     pid: int
-    gpus: frozenset[int]
+    held: dict[int, Held | None]
+    """What it has on each GPU where it has a context; None: an older version wrote no bytes."""
     uid: int
     """The user to whose workload it belongs."""
     fenced: bool = False
@@ -90,13 +94,24 @@ def _survivor(record: Record, file: Path) -> Survivor | None:
         pid = int(file.name)
         line, *more = file.read_text().splitlines()
         started, *gpus = map(int, line.split())
+        held = dict.fromkeys(gpus) | _held(more)
     except (OSError, ValueError):
         file.unlink(missing_ok=True)
         return None
     if not processes.is_alive(pid, started):
         file.unlink(missing_ok=True)
         return None
-    return Survivor(record.id, pid, frozenset(gpus), record.uid, FENCED in more)
+    return Survivor(record.id, pid, held, record.uid, FENCED in more)
+
+
+def _held(lines: list[str]) -> dict[int, Held | None]:
+    """By GPU: what these lines say that a process has; raises ValueError."""
+    found: dict[int, Held | None] = {}
+    for line in lines:
+        if line.startswith(f"{HELD} "):
+            gpu, allocated, pinned = map(int, line.split()[1:])
+            found[gpu] = allocated, pinned
+    return found
 
 
 def folder_of(directory: Directory, record: Record) -> str:

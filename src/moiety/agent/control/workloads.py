@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import msgspec
 
+from moiety.agent.control.client_records import ClientRecords
 from moiety.agent.control.records import (
-    FENCED,
     SOCKET,
     Record,
     folder_of,
@@ -109,6 +109,14 @@ class Workloads:
         """Returns the share that a workload has beside the others of its user."""
         self.on_owner: list[Callable[[int], None]] = []
         """Called when the workloads of a user change."""
+        self._records = ClientRecords(
+            sessions.runtime,
+            self._clients,
+            sessions.arbiter,
+            sessions.clients.proofs,
+            self._record_of,
+        )
+        executor.on_grown.append(self._records.grown)
         sessions.clients.on_changed.append(self._changed)
         sessions.clients.on_left.append(self._left)
 
@@ -336,19 +344,17 @@ class Workloads:
         for call in self.on_owner:
             call(uid)
 
+    def _record_of(self, client: Client) -> str:
+        """The file that says what a process has; empty where its share was removed."""
+        workload = self.by_id.get(client.workload)
+        return f"{workload.folder}/clients/{client.pid}" if workload else ""
+
     def _changed(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
         if workload is None:
             return  # its share was removed, and it goes on without one
         workload.clients.add(client.number)
-        gpus = " ".join(map(str, sorted(client.gpus | client.unspoken)))
-        line = f"{client.started} {gpus}\n" + (f"{FENCED}\n" if client.fenced else "")
-        try:
-            write_whole(f"{workload.folder}/clients/{client.pid}", line.encode())
-        except OSError as error:  # a full disk: only the next agent would have read it
-            self._runtime.log.warning(
-                "client_record_not_written", client=str(client), error=str(error)
-            )
+        self._records.write(client)
         self.divide(workload)
         self._tell(workload.record.uid)
 
@@ -357,13 +363,7 @@ class Workloads:
         if workload is None:
             return
         workload.clients.discard(client.number)
-        try:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{workload.folder}/clients/{client.pid}")
-        except OSError as error:
-            self._runtime.log.warning(
-                "client_record_not_removed", client=str(client), error=str(error)
-            )
+        self._records.remove(client)
         self.divide(workload)
         self._tell(workload.record.uid)
         self._linger(workload)

@@ -12,6 +12,7 @@ from moiety.agent.core.gpu_probe import GpuProbe
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.orphans import Orphans
+from moiety.agent.core.proofs import Proofs
 from moiety.agent.core.recovery import SETTLE_S, Recovery
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.core.timeline import Timeline
@@ -47,6 +48,7 @@ class Clients:
         kernel: Kernel,
         orphans: Orphans,
         recovery: Recovery,
+        proofs: Proofs,
         timeline: Timeline,
         journal: Journal,
         next_number: Callable[[], int],
@@ -54,6 +56,7 @@ class Clients:
         """`by_number` is filled here, and read by others; `next_number` numbers a tenant."""
         self.by_number = by_number
         self.next_number = next_number
+        self.proofs = proofs
         self.on_changed: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.on_forgotten: list[Callable[[Client], None]] = []
@@ -139,6 +142,10 @@ class Clients:
             else:
                 self._runtime.feed(ev.Left(orphan))
             self._timeline.forget(orphan)
+        if event.resumed:
+            client.unspoken |= self.proofs.gpus_of(client)
+        else:
+            self.proofs.forget(client)
         self._recovery.connected(client.pid)
         self.by_number[client.number] = client
         self._timeline.name(client.number, client.pid, client.program, client.workload)
@@ -236,6 +243,7 @@ class Clients:
         """A process is gone, with everything that it had."""
         if self.by_number.get(client.number) is client:
             self._remove(client, reason)
+            self.proofs.forget(client)
             self._runtime.feed(ev.Left(client.number))
             self._forget(client)
             self._recovery.came_back(client.pid, None)

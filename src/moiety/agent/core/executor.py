@@ -37,7 +37,8 @@ CODES: Final = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Ref
 class Executor:
     """Carries out instructions for registered processes.
 
-    `on_restoring(client, gpu, bytes)` is called when an interactive program gets room to restore.
+    `on_restoring(client, gpu, bytes)` is called when an interactive program gets room to restore,
+    `on_grown(client)` when a process is told that it has the memory that it asked for.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Executor:
     ) -> None:
         self.clients: Mapping[int, Client] = clients.by_number
         self.on_restoring: list[Callable[[Client, int, int], None]] = []
+        self.on_grown: list[Callable[[Client], None]] = []
         self._registry = clients
         self._runtime = runtime
         self._arbiter = arbiter
@@ -132,6 +134,8 @@ class Executor:
             self._registry.sample(client, gpu)
         elif client.allocating.pop(serial, None) is not None:
             client.connection.send(AmountMessage(Type.ALLOC_REPLY, serial, gpu).encode())
+            for call in self.on_grown:
+                call(client)
             if gpu not in client.allocating.values():
                 self._timeline.grown(client.number, gpu)
             self._registry.sample(client, gpu)
@@ -165,6 +169,7 @@ class Executor:
             client.connection.send(refused)
         else:  # what it has on this GPU is not counted: it comes back, and is asked again
             client.connection.send_last(refused)
+            self._registry.proofs.ask(client, wanted.gpu)
             self._registry.disconnected(client, "")
         if gpu is not None:
             self._timeline.refused(client.number, gpu, wanted.text)

@@ -157,9 +157,7 @@ class Orphans:
             data = amount - residue + self._allowed(gpu)
             total += amount
             self._runtime.feed(
-                ev.Attach(
-                    orphan.number, gpu, 0, residue, data, data, data, pinned_bytes=data, exists=True
-                )
+                ev.Attach(orphan.number, gpu, 0, residue, data, data, data, exists=True)
             )
         self._runtime.log.warning("orphaned", pid=pid, bytes=total)
         text = f"{name} has {format_bytes(total)} of the GPUs and has not found the new agent"

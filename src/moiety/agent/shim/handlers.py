@@ -115,6 +115,7 @@ class Handlers:
         if client.talks:
             self._wait_messages.may_wait()
         self._registry.gpus_changed(client)
+        proven = self._registry.proofs.take(client, gpu) or (None, None)
         self._runtime.feed(
             ev.Attach(
                 client.number,
@@ -128,6 +129,8 @@ class Handlers:
                 managed_bytes=message.managed_bytes,
                 exists=exists,
                 too_many=self._probe.announce(client, gpu, exists=exists),
+                proven_bytes=proven[0],
+                proven_pinned_bytes=proven[1],
             )
         )
         self._registry.attached(client)

@@ -1,38 +1,69 @@
 """Memory that a process says to have already: what of it is believed.
 
 A process that lost its agent, or its connection, reports what it has. What its agent knows it had
-is counted as it says. So is what a process says that the last agent had recorded: its limits may
-have become smaller meanwhile. Anything else is a request for memory, and is decided like one.
+is counted as it says. So is what the last agent recorded, or the driver confirms: its limits may
+have become smaller meanwhile. All beyond that is a request for memory, and is decided like one.
 """
 
 from __future__ import annotations
 
 from moiety.arbiter import events as ev
 from moiety.arbiter.admission.memory import Refusal, refuse_bytes
+from moiety.arbiter.admission.pins import refuse_pin
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.residency import Residency
 from moiety.arbiter.state.tenant import Tenant
 from moiety.model.units import format_bytes
 
+_PINS = "memory that was pinned before"
 
-def refuse_claim(ledger: Ledger, tenant: Tenant, event: ev.Attach) -> Refusal | None:
-    """Why the memory that a process reports is not counted; None: it is."""
+
+def proven(tenant: Tenant, event: ev.Attach) -> tuple[int, int]:
+    """The allocated and the pinned bytes that a process has without another decision."""
     known = tenant.gpus.get(event.gpu)
-    more = event.allocated_bytes - (known.allocated_bytes if known else 0)
-    if more <= 0:
-        return None
+    own = (known.allocated_bytes, known.pinned_bytes) if known else (0, 0)
+    if event.proven_bytes is None and tenant.drain.unproven:
+        return own
+    recorded = event.proven_bytes, event.proven_pinned_bytes
+    said = event.allocated_bytes, event.pinned_bytes
+    allocated, pinned = (
+        max(has, says if proof is None else proof)
+        for has, says, proof in zip(own, said, recorded, strict=True)
+    )
+    return allocated, pinned
+
+
+def impossible(ledger: Ledger, event: ev.Attach) -> Refusal | None:
+    """Why no process can have what this one says; None: one can."""
     total = ledger.specs[event.gpu].total_bytes
-    if event.allocated_bytes > total:
-        return "limit", (
-            f"it says that it has {format_bytes(event.allocated_bytes)} on GPU {event.gpu}, "
-            f"which has {format_bytes(total)}"
-        )
-    if not tenant.drain.unproven:
+    if event.allocated_bytes <= total:
         return None
-    entry = known or Residency(event.residue_bytes, event.limit_bytes)
-    pinned = event.pinned_bytes > 0
-    no = refuse_bytes(ledger, tenant, event.gpu, more, pinned=pinned, entry=entry)
-    if no is None:
+    return "limit", (
+        f"it says that it has {format_bytes(event.allocated_bytes)} on GPU {event.gpu}, "
+        f"which has {format_bytes(total)}"
+    )
+
+
+def has_rest(on: Residency, event: ev.Attach) -> bool:
+    """Whether a process says to have more than `on`, which is counted."""
+    return event.allocated_bytes > on.allocated_bytes or _pinned_bytes(event) > on.pinned_bytes
+
+
+def refuse_rest(ledger: Ledger, tenant: Tenant, event: ev.Attach) -> Refusal | None:
+    """Why the rest of what a process reports is not counted; None: it is."""
+    on = tenant.gpus[event.gpu]
+    more = event.allocated_bytes - on.allocated_bytes
+    pinned = _pinned_bytes(event)
+    if more > 0 and (
+        no := refuse_bytes(ledger, tenant, event.gpu, more, pinned=pinned > on.pinned_bytes)
+    ):
+        code, why = no
+        return code, f"no agent knows of the {format_bytes(more)} that it says to have: {why}"
+    stays = min(pinned, on.allocated_bytes) - on.pinned_bytes
+    if stays <= 0:
         return None
-    code, why = no
-    return code, f"no agent knows of the {format_bytes(more)} that it says to have: {why}"
+    return refuse_pin(ledger, tenant, ev.PinRequest(tenant.number, event.gpu, 0, stays, _PINS))
+
+
+def _pinned_bytes(event: ev.Attach) -> int:
+    return min(event.allocated_bytes, event.pinned_bytes)

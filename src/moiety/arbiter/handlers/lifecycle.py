@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.admission.claims import refuse_claim
+from moiety.arbiter.admission.claims import has_rest, impossible, proven, refuse_rest
 from moiety.arbiter.admission.guarantees import Promised, refuse_share
 from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
 from moiety.arbiter.handlers.context import Context
@@ -141,33 +141,64 @@ def on_attach(context: Context, event: ev.Attach) -> None:
     ):
         context.refuse(event, "capacity", taken[0])
         return
-    if exists and (no := refuse_claim(context.ledger, tenant, event)):
-        context.refuse(event, *no)
+    if not _count(context, tenant, event, is_recorded=was_admitted):
         return
-    context.ledger.members_changed = True
-    has_work = tenant.holds or tenant.state in REVOKED
-    residency = Residency(
-        residue_bytes=known.residue_bytes if known else event.residue_bytes,
-        limit_bytes=event.limit_bytes,
-        expected_bytes=known.expected_bytes if known else event.residue_bytes,
-        allocated_bytes=event.allocated_bytes,
-        pinned_bytes=min(event.allocated_bytes, event.pinned_bytes),
-        managed_bytes=min(event.allocated_bytes, event.managed_bytes),
-        # a holder may be about to map what it was admitted
-        charged_bytes=event.allocated_bytes
-        if has_work
-        else min(event.allocated_bytes, event.resident_bytes),
-        orders=known.orders if known else [],
-        lag_s=known.lag_s if known else 0.0,
-    )
-    context.ledger.attach(tenant, event.gpu, residency)
-    tenant.memory.hearsay.discard(event.gpu)
     if exists:
         if tenant.gang is not None and event.allocated_bytes:
             tenant.gang.is_begun = True  # no member gets memory before that
         context.out.append(do.Admitted(event.tenant, event.gpu, event.serial))
     else:
         tenant.requests.append(Request(event.serial, event.gpu, 0, is_context=True))
+
+
+def _count(context: Context, tenant: Tenant, event: ev.Attach, *, is_recorded: bool) -> bool:
+    """Count what a process has on a GPU; False: not all that it says, or not now."""
+    ledger, known = context.ledger, tenant.gpus.get(event.gpu)
+    if no := impossible(ledger, event):
+        context.refuse(event, *no)
+        return False
+    ledger.members_changed = True
+    all_of_it = event.allocated_bytes, event.pinned_bytes
+    counted = _residency(tenant, event, known, *proven(tenant, event))
+    ledger.attach(tenant, event.gpu, counted)
+    tenant.memory.hearsay.discard(event.gpu)
+    if not has_rest(counted, event):
+        return True
+    no = refuse_rest(ledger, tenant, event) if context.is_settled else None
+    if no is None and context.is_settled:
+        ledger.attach(tenant, event.gpu, _residency(tenant, event, known, *all_of_it))
+        return True
+    if known and known.allocated_bytes >= counted.allocated_bytes:
+        ledger.attach(tenant, event.gpu, known)
+    elif not is_recorded:
+        ledger.detach(tenant, event.gpu)
+    if event.gpu in tenant.gpus:
+        tenant.memory.hearsay.add(event.gpu)  # it has this much at least, and says it again
+    if no is None:
+        context.postponed.append(event)  # others that outlived the last agent come back first
+    else:
+        context.refuse(event, *no)
+    return False
+
+
+def _residency(
+    tenant: Tenant, event: ev.Attach, known: Residency | None, allocated: int, pinned: int
+) -> Residency:
+    """What a process reports of a GPU, with this much of it at most."""
+    allocated = min(event.allocated_bytes, allocated)
+    has_work = tenant.holds or tenant.state in REVOKED
+    return Residency(
+        residue_bytes=known.residue_bytes if known else event.residue_bytes,
+        limit_bytes=event.limit_bytes,
+        expected_bytes=known.expected_bytes if known else event.residue_bytes,
+        allocated_bytes=allocated,
+        pinned_bytes=min(allocated, event.pinned_bytes, pinned),
+        managed_bytes=min(allocated, event.managed_bytes),
+        # a holder may be about to map what it was admitted
+        charged_bytes=allocated if has_work else min(allocated, event.resident_bytes),
+        orders=known.orders if known else [],
+        lag_s=known.lag_s if known else 0.0,
+    )
 
 
 def on_detach(context: Context, event: ev.Detach) -> None:
