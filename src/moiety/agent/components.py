@@ -80,6 +80,8 @@ class Components:
             arbiter=self.arbiter,
             journal=self.journal,
         )
+        arena.on_overdue.append(self.executor.keeps_segments)
+        arena.deadline_s = lambda: self.settings.now.revoke_deadline_s
         self.runtime.on_fed.append(arena.on_event)
         self.clients.on_left.append(arena.on_left)
         self.clients.on_resumed.append(arena.on_resumed)
@@ -213,6 +215,7 @@ def build(
         arbiter=arbiter,
         gpus=gpus,
         kernel=kernel,
+        settings=live,
         timeline=timeline,
         journal=journal,
     )

@@ -31,7 +31,7 @@ from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.snapshots import GpuView, TenantView, view_gpu, view_tenant
-from moiety.arbiter.states import REVOKED
+from moiety.arbiter.states import REVOKED, State
 from moiety.model.share import Share
 
 HANDLERS: Final[dict[type, Callable[[Context, Any], None]]] = {
@@ -270,6 +270,13 @@ class Arbiter:
         """Whether work of a tenant may run: it has its lease, or has not drained since."""
         known = self._context.ledger.tenants.get(tenant)
         return known is not None and (known.holds or known.state in REVOKED)
+
+    def has_order(self, tenant: int) -> bool:
+        """Whether a tenant is to drain, to evict or to restore, and has not finished."""
+        known = self._context.ledger.tenants.get(tenant)
+        return known is not None and (
+            known.has_orders or known.state in REVOKED or known.state is State.RESTORING
+        )
 
     def host_needs(self) -> dict[int, int]:
         """Bytes of host memory that each tenant's data could need at one time."""

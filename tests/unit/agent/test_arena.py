@@ -282,3 +282,28 @@ def test_segments_suit_the_card() -> None:
     assert (big.segment_bytes, big.ready_bytes) == (GIB, 50 * GIB)
     assert big.moving_bytes == 2 * 4 * 64 * MIB
     assert prefault.STEP_BYTES <= 16 * MIB
+
+
+def test_who_waits_for_a_process_that_does_not_answer_is_told_after_a_deadline(
+    setting: Any,
+) -> None:
+    here = setting(ready=4 * SEGMENT)
+    late: list[int] = []
+    here.arena.deadline_s = lambda: 3.0
+    here.arena.on_overdue.append(lambda client: late.append(client.number))
+    first, second = here.start(1, 80), here.start(2, 80)
+    here.settle()
+    assert [note.segment > 0 for note in first.sent] == [True] * 4
+    here.arena.need(second, SEGMENT)
+    assert [note.type for note in first.sent[4:]] == [Type.ARENA_BACK]
+    here.loop.pass_s(2.9)
+    assert (late, second.sent) == ([], [])
+    here.loop.pass_s(0.2)
+    assert late == [1]
+    (none,) = second.sent
+    assert (none.type, none.segment) == (Type.ARENA, 0)
+    here.loop.pass_s(3.0)
+    assert late == [1, 1], "it is reported until it answers"
+    here.arena.back(first, 0)
+    here.loop.pass_s(10.0)
+    assert late == [1, 1]

@@ -13,7 +13,12 @@ from moiety.arbiter.settings import Settings
 from moiety.devices.interface import Usage
 from moiety.model.share import Share
 from moiety.wire.layout import UNKNOWN_MAX, AllocFlag, FreeFlag, HelloFlag, Type
-from moiety.wire.messages import AmountMessage, FreeMessage, PinnedMessage, UnknownMessage
+from moiety.wire.messages import (
+    AmountMessage,
+    FreeMessage,
+    PinnedMessage,
+    UnknownMessage,
+)
 from tests.support.liar import USER as LIARS
 from tests.support.liar import Liar
 from tests.support.virtual_agent import CAPACITY, TOTAL, USER, World

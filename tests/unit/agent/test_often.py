@@ -46,6 +46,7 @@ def test_refusals_of_one_process_are_merged() -> None:
         arbiter=nothing,
         gpus={},
         kernel=nothing,
+        settings=nothing,
         timeline=nothing,
         journal=agent.journal,
     )

@@ -13,6 +13,7 @@ from moiety.agent.arena.plan import (
     Drop,
     Give,
     Make,
+    NoAnswer,
     Segments,
     SegmentState,
 )
@@ -122,6 +123,53 @@ def test_a_tenant_that_has_nothing_empty_lets_the_other_go_on() -> None:
     settle(segments)
     segments.gave_all(1)
     assert settle(segments) == [Deny(2)]
+
+
+def test_who_does_not_answer_keeps_others_waiting_for_one_deadline() -> None:
+    segments = ledger(20, t1=20)
+    settle(segments)
+    segments.asked(2, 10, ALL)
+    assert settle(segments) == [AskBack(1, 10)]
+    assert segments.due_s == segments.deadline_s
+    assert settle(segments, segments.deadline_s - 0.1) == []
+    assert settle(segments, segments.deadline_s) == [NoAnswer(1), Deny(2)]
+    segments.asked(2, 10, ALL)
+    assert settle(segments, 15) == [Deny(2)], "nobody waits for it again"
+    segments.asked(1, 10, ALL)
+    assert settle(segments, 15) == [Deny(1)], "it gets none before it has answered"
+    assert settle(segments, 2 * segments.deadline_s) == [NoAnswer(1)]
+    segments.gave_all(1)
+    assert settle(segments, 90) == []
+    segments.asked(2, 10, ALL)
+    assert settle(segments, 91)[0] == AskBack(1, 10)
+
+
+def test_who_gives_back_one_by_one_is_not_late() -> None:
+    segments = ledger(30, t1=30)
+    settle(segments)
+    segments.asked(2, 30, ALL)
+    settle(segments)
+    for number, at_s in zip(list(segments.segments), (9, 18, 27), strict=True):
+        assert not any(isinstance(a, NoAnswer) for a in settle(segments, at_s))
+        segments.returned(1, number)
+    segments.gave_all(1)
+    assert not any(isinstance(a, NoAnswer) for a in settle(segments, 90))
+
+
+def test_who_was_asked_is_asked_again_after_its_connection_broke() -> None:
+    segments = ledger(20, t1=20)
+    settle(segments)
+    segments.asked(2, 10, ALL)
+    settle(segments)
+    segments.moved(1, 3)
+    segments.left(1)
+    segments.needs = {3: 20}
+    assert settle(segments, 5) == [AskBack(3, 10)]
+    assert settle(segments, 10) == [NoAnswer(3), Deny(2)]
+    segments.moved(3, 4)
+    segments.left(3)
+    segments.asked(2, 10, ALL)
+    assert settle(segments, 11) == [AskBack(4, 10), Deny(2)]
 
 
 def test_who_gives_back_what_it_needs_is_left_alone_for_a_while() -> None:

@@ -114,6 +114,10 @@ class Arena:
         self._looked_s = -math.inf
         self._free_bytes = 0
         self._stopped = False
+        self.on_overdue: list[Callable[[Client], None]] = []
+        """Called, again and again, with a process that does not answer what it can give back."""
+        self.deadline_s: Callable[[], float] = lambda: self.segments.deadline_s
+        """How long a process may take to answer, in seconds."""
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="arena")
         _raise_descriptor_limit()
 
@@ -213,11 +217,12 @@ class Arena:
             self._look(now_s)
         if self.prepares:
             self.segments.needs = self._arbiter.host_needs()
+            self.segments.deadline_s = self.deadline_s()
             may_make = self._free_bytes >= self.segments.segment_bytes
             for action in self.segments.plan(now_s, may_make=may_make):
                 _DO[type(action)](self, action)
         if self._clients or self.segments.segments:
-            self._look_at(now_s + LOOK_S)
+            self._look_at(min(now_s + LOOK_S, self.segments.due_s))
 
     def _look(self, now_s: float) -> None:
         """Measure the host's free memory; if it is too little, promise less from now on."""
@@ -299,6 +304,11 @@ class Arena:
         if client := self._clients.get(action.tenant):
             client.connection.send(ArenaMessage(Type.ARENA).encode())
 
+    def _no_answer(self, action: do.NoAnswer) -> None:
+        if client := self._clients.get(action.tenant):
+            for call in self.on_overdue:
+                call(client)
+
     def _is_stopped(self) -> bool:
         return self._stopped
 
@@ -314,6 +324,7 @@ _DO: dict[type, Callable[[Arena, Any], None]] = {
     do.Drop: Arena._drop,
     do.AskBack: Arena._ask_back,
     do.Deny: Arena._deny,
+    do.NoAnswer: Arena._no_answer,
 }
 
 

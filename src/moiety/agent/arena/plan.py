@@ -7,6 +7,7 @@ first tenant, or a child of that process, may have it mapped for as long as it l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -73,7 +74,14 @@ class Deny:
     tenant: int
 
 
-Action = Make | Give | Drop | AskBack | Deny
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """A tenant does not answer whether it has empty segments; reported again until it does."""
+
+    tenant: int
+
+
+Action = Make | Give | Drop | AskBack | Deny | NoAnswer
 
 
 @dataclass(slots=True)
@@ -83,14 +91,18 @@ class Segments:
     segment_bytes: int
     limit_bytes: int
     next_number: int = 1
+    deadline_s: float = 10.0
+    """Seconds in which a tenant answers, or returns a segment."""
     segments: dict[int, Segment] = field(default_factory=dict)
     foreign: dict[int, dict[int, int]] = field(default_factory=dict)
     """By tenant and number: bytes of an earlier agent's segments that the tenant has mapped."""
     needs: Mapping[int, int] = field(default_factory=dict)
     urgent: dict[int, int] = field(default_factory=dict)
     """By tenant: bytes that it waits to have in all."""
-    _asked: set[int] = field(default_factory=set)
-    """Tenants that were asked for segments and have not answered."""
+    _asked: dict[int, float] = field(default_factory=dict)
+    """Tenants that were asked for segments and have not answered; since when nothing came back."""
+    _silent: dict[int, float] = field(default_factory=dict)
+    """Tenants that are overdue with that answer, and get no segment before it; since when."""
     _tried: set[int] = field(default_factory=set)
     """Tenants that were asked because others wait."""
     _unable: dict[int, float | None] = field(default_factory=dict)
@@ -98,6 +110,8 @@ class Segments:
     _surplus_since: dict[int, float] = field(default_factory=dict)
     """By tenant, or 0 for segments without a tenant: since when it has too many."""
     _later: list[Action] = field(default_factory=list)
+    _now_s: float = 0.0
+    """The time of the last plan."""
 
     # Sums
 
@@ -142,7 +156,9 @@ class Segments:
         foreign = self.foreign.get(tenant, {})
         segment = self.segments.get(number)
         if segment is not None and segment.tenant == tenant:
-            if tenant not in self._asked:
+            if tenant in self._asked:
+                self._asked[tenant] = self._now_s
+            elif tenant not in self._silent:
                 self._unable[tenant] = None
             self._drop(segment)
         elif number in foreign:
@@ -150,7 +166,8 @@ class Segments:
 
     def gave_all(self, tenant: int) -> None:
         """A tenant that was asked for empty segments has no more of them."""
-        self._asked.discard(tenant)
+        self._asked.pop(tenant, None)
+        self._silent.pop(tenant, None)
 
     def refused(self, number: int) -> None:
         """A segment did not get to the tenant that it was given to: no process has it yet."""
@@ -176,6 +193,12 @@ class Segments:
             self.foreign[tenant] = self.foreign.pop(before)
         if before in self._unable:
             self._unable[tenant] = self._unable.pop(before)
+        if before in self._tried:
+            self._tried.add(tenant)
+        for asked in (self._asked, self._silent):
+            if before in asked:  # its answer may be lost
+                asked[tenant] = asked.pop(before)
+                self._later.append(AskBack(tenant, self.segment_bytes))
 
     def left(self, tenant: int) -> None:
         """A tenant is gone, and its process has no segment mapped any more."""
@@ -183,7 +206,7 @@ class Segments:
             self._drop(segment)
         self.foreign.pop(tenant, None)
         self.urgent.pop(tenant, None)
-        self._asked.discard(tenant)
+        self.gave_all(tenant)
         self._unable.pop(tenant, None)
         self._surplus_since.pop(tenant, None)
 
@@ -196,7 +219,9 @@ class Segments:
     def plan(self, now_s: float, *, may_make: bool) -> list[Action]:
         """Return the actions for now, in order. `may_make`: the host has memory to spare."""
         actions, self._later = self._later, []
+        self._now_s = now_s
         self._forgive(now_s)
+        self._report(actions)
         lacking = self._give(actions)
         self._make(actions, lacking, may_make=may_make)
         self._settle(actions, lacking)
@@ -213,6 +238,21 @@ class Segments:
             elif until_s <= now_s:
                 del self._unable[tenant]
 
+    @property
+    def due_s(self) -> float:
+        """When a tenant is overdue that has not answered yet; infinite: none is."""
+        since_s = min([*self._asked.values(), *self._silent.values()], default=math.inf)
+        return since_s + self.deadline_s
+
+    def _report(self, actions: list[Action]) -> None:
+        """Report tenants that do not answer; others wait for them no more."""
+        for asked in (self._asked, self._silent):
+            for tenant, since_s in list(asked.items()):
+                if self._now_s - since_s >= self.deadline_s:
+                    del asked[tenant]
+                    self._silent[tenant] = self._now_s
+                    actions.append(NoAnswer(tenant))
+
     def _held(self) -> dict[int, int]:
         """Bytes that each tenant was given."""
         held = {tenant: sum(each.values()) for tenant, each in self.foreign.items()}
@@ -228,7 +268,7 @@ class Segments:
         for tenant in [*self.urgent, *(t for t in self.needs if t not in self.urgent)]:
             wanted = max(self.needs.get(tenant, 0), self.urgent.get(tenant, 0))
             short = -(-max(0, wanted - held.get(tenant, 0)) // self.segment_bytes)
-            if tenant in self._unable:
+            if tenant in self._unable or tenant in self._silent:
                 if self.urgent.pop(tenant, None):
                     actions.append(Deny(tenant))
                 continue
@@ -301,7 +341,10 @@ class Segments:
         return True
 
     def _ask(self, actions: list[Action], tenant: int, size: int) -> None:
-        self._asked.add(tenant)
+        """Ask a tenant for empty segments, unless it owes an answer for too long already."""
+        if tenant in self._silent:
+            return
+        self._asked.setdefault(tenant, self._now_s)
         actions.append(AskBack(tenant, size))
 
     def _in(self, *states: SegmentState) -> Iterator[Segment]:

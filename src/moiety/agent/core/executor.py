@@ -9,12 +9,13 @@ from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.core.journal import Journal
-from moiety.agent.core.runtime import Runtime
+from moiety.agent.core.runtime import LiveSettings, Runtime
 from moiety.agent.core.timeline import Timeline
 from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import instructions as do
 from moiety.arbiter.events import EVERY_GPU
 from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.settings import OverduePolicy
 from moiety.arbiter.states import WITH_LEASE
 from moiety.model.format import format_bytes, format_duration, plain
 from moiety.model.share import Mode
@@ -49,6 +50,7 @@ class Executor:
         arbiter: Arbiter,
         gpus: Gpus,
         kernel: Kernel,
+        settings: LiveSettings,
         timeline: Timeline,
         journal: Journal,
     ) -> None:
@@ -60,6 +62,7 @@ class Executor:
         self._arbiter = arbiter
         self._gpus = gpus
         self._kernel = kernel
+        self._settings = settings
         self._timeline = timeline
         self._journal = journal
 
@@ -245,8 +248,25 @@ class Executor:
         else:
             self._journal.note("Overdue", late, client)
         if wanted.kill:
-            self._journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
-            self._kernel.kill(client.pidfd)
+            self._kill(client, late)
+
+    def keeps_segments(self, client: Client) -> None:
+        """Record that a process does not answer what host memory it can give back, or end it.
+
+        One that is stopped, or carries out an order, answers after that.
+        """
+        if self._arbiter.has_order(client.number) or self._kernel.is_stopped(client.pid):
+            return
+        settings = self._settings.now
+        waited = format_duration(settings.revoke_deadline_s)
+        late = f"did not answer within {waited} whether it can give back host memory"
+        self._journal.often(client.number, "Overdue", late, client)
+        if settings.overdue is OverduePolicy.KILL:
+            self._kill(client, late)
+
+    def _kill(self, client: Client, late: str) -> None:
+        self._journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
+        self._kernel.kill(client.pidfd)
 
     def fence(self, client: Client, *, fenced: bool) -> None:
         """Record whether a process may have a lease: agents that follow keep to it."""

@@ -94,7 +94,8 @@ REASONS: Final = {
     ),
     "Overdue": EventReason(
         WARNING,
-        "a process does not give the GPU back, or does not move its memory",
+        "a process does not give the GPU back, does not move its memory, or does not answer what "
+        "host memory it can give back",
         "`moiety ps` shows the process; end it if it hangs, or let the agent do so with "
         "`moiety set --agent --overdue kill`",
     ),
