@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from moiety.arbiter.recordable import Recordable
 from moiety.arbiter.states import State
+
+PINNED: Final = "pinned"
+"""In place of a state, in `Overdue`: memory that was pinned without a request shuts others out."""
 
 
 class Admitted(Recordable, frozen=True):
@@ -125,7 +130,7 @@ class Overdue(Recordable, frozen=True):
     """The process did not do what it was told within the deadline: report it, kill it if `kill`.
 
     It was told to drain, or to move memory out, or there is room and it does not restore.
-    Repeated every deadline until it answers. `state` is the tenant's as of now.
+    Repeated every deadline until it answers. `state` is the tenant's as of now, or PINNED.
     """
 
     tenant: int

@@ -35,6 +35,7 @@ class Ledger:
         """By uid: what all tenants of a user may allocate on one GPU, and the rule in words."""
         self.promises = dict.fromkeys(self.specs, NOTHING)
         """By GPU: what is kept for workloads that use no GPU yet."""
+        self.unasked_pins: dict[int, None] = {}  # tenants pinned without a request, in this order
         self.queue: list[int] = []
         self.members_changed = True
         """True after a tenant came or went, on one GPU or all, or a share or gang changed."""
@@ -44,8 +45,7 @@ class Ledger:
     def on(self, gpu: int) -> Iterator[tuple[Tenant, Residency]]:
         """The tenants that have a context on this GPU, in order of arrival."""
         for tenant in self.tenants.values():
-            entry = tenant.gpus.get(gpu)
-            if entry is not None:
+            if (entry := tenant.gpus.get(gpu)) is not None:
                 yield tenant, entry
 
     def units(self, gpu: int, *, reach: bool = False) -> Iterator[tuple[Tenant, int, int]]:

@@ -29,6 +29,7 @@ from moiety.wire.messages import (
     ModeMessage,
     QueueDepthMessage,
     RefusedMessage,
+    WarningMessage,
 )
 
 MODES: Final = {Mode.SWAP: MemoryMode.SWAP, Mode.MANAGED: MemoryMode.MANAGED}
@@ -242,7 +243,12 @@ class Executor:
         )
         waited = format_duration(max(0.1, round(wanted.waited_s, 1)))
         late = f"did not give the GPU back within {waited}"
-        if wanted.state == "fenced":
+        if wanted.state == do.PINNED:
+            late = f"shuts out another program for {waited}: its memory cannot leave the GPU since "
+            late += f"it called {client.pinned or 'an unknown function'}"
+            if self._journal.often(client.number, "Overdue", late, client):
+                client.connection.send(WarningMessage(text=f"this program {late}").encode())
+        elif wanted.state == "fenced":
             self.fence(client, fenced=True)
             self._journal.note("Fenced", f"{late}; others go on without what it has", client)
         else:

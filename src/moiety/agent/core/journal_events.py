@@ -94,8 +94,8 @@ REASONS: Final = {
     ),
     "Overdue": EventReason(
         WARNING,
-        "a process does not give the GPU back, does not move its memory, or does not answer what "
-        "host memory it can give back",
+        "a process does not give the GPU back, does not move its memory, does not answer what host "
+        "memory it can give back, or shuts others out with memory that cannot leave",
         "`moiety ps` shows the process; end it if it hangs, or let the agent do so with "
         "`moiety set --agent --overdue kill`",
     ),

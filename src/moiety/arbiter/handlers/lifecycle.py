@@ -49,6 +49,8 @@ def on_hello(context: Context, event: ev.Hello) -> None:
     if before := context.ledger.tenants.get(event.replaces):
         _succeed(context, tenant, before)
     context.ledger.add(tenant)
+    if event.pinned and event.resumed:
+        context.ledger.unasked_pins[tenant.number] = None
     context.fair_share.promise(tenant, event.share)
 
 
@@ -100,6 +102,7 @@ def _leave(context: Context, number: int) -> None:
     context.credit.drop(number)
     context.just_freed.drop(number)
     context.ledger.members_changed = True
+    context.ledger.unasked_pins.pop(number, None)
     if tenant := context.ledger.tenants.get(number):
         context.credit.forget(tenant.gpus.values())
         gangs.leave(context.ledger, tenant)

@@ -25,6 +25,7 @@ def on_pin_request(context: Context, event: ev.PinRequest) -> None:
         return
     if event.gpu == ev.EVERY_GPU:
         _pin_all(context, tenant, event.call)
+        _allow(context, tenant)
     else:
         tenant.memory.pinned_by = event.call
         context.ledger.pin(tenant, event.gpu, event.bytes)
@@ -38,6 +39,7 @@ def on_unpin(context: Context, event: ev.Unpin) -> None:
         return
     if event.gpu == ev.EVERY_GPU:
         tenant.memory.pinned = False
+        _allow(context, tenant)
         context.ledger.touch(tenant)
     elif event.gpu in tenant.gpus:
         context.ledger.pin(tenant, event.gpu, -event.bytes)
@@ -48,7 +50,16 @@ def on_unpin(context: Context, event: ev.Unpin) -> None:
 def on_pinned(context: Context, event: ev.Pinned) -> None:
     """Pin everything that a process has, for it happened already."""
     if tenant := context.ledger.tenants.get(event.tenant):
+        if not tenant.memory.pinned:
+            context.ledger.unasked_pins[tenant.number] = None
         _pin_all(context, tenant, event.reason)
+
+
+def _allow(context: Context, tenant: Tenant) -> None:
+    """What a tenant has pinned now, it asked for: nothing is done about it."""
+    context.ledger.unasked_pins.pop(tenant.number, None)
+    tenant.memory.barred = False
+    tenant.memory.shuts_out_since_s = tenant.memory.shuts_out_due_s = 0.0
 
 
 def _pin_all(context: Context, tenant: Tenant, call: str) -> None:

@@ -12,6 +12,7 @@ from moiety.arbiter.schedule.preempt import make_fit
 from moiety.arbiter.schedule.queue_depth import pace
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.select import refuse_outgrown, take_turns
+from moiety.arbiter.schedule.shut_out import look_after_pins
 from moiety.arbiter.schedule.throttle import end_windows, mend, separate
 from moiety.arbiter.schedule.transfers import answer_requests, finish_coming, give_room
 from moiety.arbiter.schedule.victims import order_evictions
@@ -59,6 +60,8 @@ def begin(round_: Round) -> None:
     if round_.ledger.gangs:
         detain(round_)
     round_.balances = round_.ledger.balances()
+    if round_.ledger.unasked_pins:
+        look_after_pins(round_)
 
 
 def _look(round_: Round) -> None:

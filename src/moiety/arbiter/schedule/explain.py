@@ -69,6 +69,9 @@ def why_never(round_: Round, tenant: Tenant) -> str:
             return f"{who} is stopped; it goes on once it is continued (kill -CONT)"
         if mate.drain.silent:
             return f"{who} does not move its memory out as it was told"
+        if mate.memory.barred:
+            call = mate.memory.pinned_by or "a call"
+            return f"{who} shuts out others: its memory cannot leave ({call})"
     for gpu in gpus_of(tenant):
         balance = round_.balances[gpu]
         if balance.capacity_bytes - balance.firm_bytes < round_.needs_bytes(tenant, gpu):

@@ -111,3 +111,9 @@ class TenantMemory:
     """Until when its driver reserve is kept free; 0: nothing is kept."""
     evicted_bytes: int = 0
     """Bytes that it evicted in its whole life."""
+    shuts_out_since_s: float = 0.0
+    """Since when a tenant waits for room that this one pinned without a request; 0: none does."""
+    shuts_out_due_s: float = 0.0
+    """When that is reported, again and again; 0: never."""
+    barred: bool = False
+    """It gets no lease while that lasts."""
