@@ -11,15 +11,17 @@ import contextlib
 import itertools
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Self
 
 from moiety.agent.components import Components, build
 from moiety.agent.core.client import Client
 from moiety.agent.core.proofs import Held
+from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.shim.session import Session
 from moiety.agent.system.processes import Peer
+from moiety.agent.system.subordinate_users import unchanged
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Usage
@@ -93,6 +95,8 @@ class World:
         self.written: dict[int, tuple[dict[int, Held | None], bool]] = {}
         """What the agent wrote down for the next one, by pid: what it has, and if it is fenced."""
         self.log = StrictLog()
+        self.account_of: Callable[[int], int] = unchanged
+        """The user whose limits count a user."""
         self.loop = VirtualLoop(0.0, dice)
         self.agent: Components | None = None
         self.agents = 0
@@ -118,6 +122,7 @@ class World:
             owners=dict.fromkeys(alive, USER),
             kernel=self.kernel,
             worker=self.beside,
+            limits=RateLimits(account_of=self.account_of),
             shared=shared,
         )
         self.agent.clients.on_changed.append(self._write_down)

@@ -190,6 +190,7 @@ def build(
         journal=journal,
         next_number=next_number,
         owners=owners or {},
+        account_of=limits.account_of,
         shared=shared,
     )
     proofs = Proofs(probe, gpus, kernel, expected or {})

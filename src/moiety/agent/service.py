@@ -35,6 +35,7 @@ from moiety.agent.system.file_lock import FileLock, LockHeld
 from moiety.agent.system.gpu_locks import own
 from moiety.agent.system.paths import Directory, must_be_usable, prepare
 from moiety.agent.system.sd_notify import ServiceManager
+from moiety.agent.system.subordinate_users import SubordinateUsers, unchanged
 from moiety.agent.system.users import USERS, User
 from moiety.arbiter.settings import Settings
 from moiety.devices.budget import GpuBudget, budget
@@ -91,7 +92,10 @@ class Service:
         records, survivors = find_survivors(self._directory)
         outlived = any(not record.container for record in records) or bool(survivors)
         changed = saved_settings.read(self._directory, self._options, log)
-        limits = RateLimits(messages_per_s=max(1.0, self._options.messages_per_s))
+        limits = RateLimits(
+            messages_per_s=max(1.0, self._options.messages_per_s),
+            account_of=SubordinateUsers().owner_of if self._directory.shared else unchanged,
+        )
         self._components = parts = build(
             loop,
             devices,
@@ -120,7 +124,7 @@ class Service:
             on_empty=self._watch_idleness,
         )
         clients = parts.clients.by_number
-        enforcer = LimitEnforcer(parts.runtime, clients, known, self._rules)
+        enforcer = LimitEnforcer(parts.runtime, clients, known, self._rules, limits.account_of)
         Promises(parts.runtime, clients, parts.gpus, known)
         self._adoption = Adoption(known, parts.runtime)
         self._adoption.adopt(records)

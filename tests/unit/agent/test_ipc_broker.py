@@ -42,7 +42,13 @@ class Agent:
         )
         number = len(self.clients) + 1
         self.clients[number] = SimpleNamespace(
-            number=number, pid=number, resumed=resumed, uid=0, gpus={0}, connection=connection
+            number=number,
+            pid=number,
+            resumed=resumed,
+            uid=0,
+            account=0,
+            gpus={0},
+            connection=connection,
         )
         return self.clients[number]
 
@@ -152,7 +158,7 @@ def test_what_all_processes_of_a_user_export_is_bounded(monkeypatch: pytest.Monk
     monkeypatch.setattr("moiety.agent.shim.ipc_broker.USER_TOKENS_MAX", 2)
     agent = Agent()
     one, other, stranger = agent.join(), agent.join(), agent.join()
-    stranger.uid = 7
+    stranger.uid = stranger.account = 7
 
     def export(client: Any, number: int) -> None:
         token = bytes([number]) * TOKEN_BYTES

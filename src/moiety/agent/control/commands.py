@@ -112,7 +112,7 @@ class ControlCommands:
         self, asked: protocol.CreateWorkload, peer: processes.Peer
     ) -> protocol.Created:
         """Make the asking process a workload of its own."""
-        await USERS.found(peer.uid)
+        await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
         self.shares.check(asked.share, peer.uid)
         gang = asked.gang
@@ -139,11 +139,17 @@ class ControlCommands:
         )
         return protocol.Created(id=workload.record.id, socket=str(workload.socket))
 
+    async def _learn(self, peer: processes.Peer) -> None:
+        """Wait until it is known who a user is, and the user who accounts for it."""
+        await USERS.found(peer.uid)
+        if self.limits:
+            await USERS.found(self.limits.account_of(peer.uid))
+
     async def on_create_container(
         self, asked: protocol.CreateContainer, peer: processes.Peer
     ) -> protocol.Contained:
         """Make a share for containers, or change it."""
-        await USERS.found(peer.uid)
+        await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
         return self.containers.create(asked, peer)
 

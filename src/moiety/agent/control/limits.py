@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moiety.agent.control.workloads import RunningWorkload, Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Runtime
+from moiety.agent.system.subordinate_users import unchanged
 from moiety.agent.system.users import USERS, User, Users
 from moiety.arbiter import events as ev
 from moiety.arbiter.admission.user_limits import (
@@ -85,8 +86,10 @@ class LimitEnforcer:
         clients: Mapping[int, Client],
         workloads: Workloads,
         entitlements: LimitRules,
+        account_of: Callable[[int], int] = unchanged,
     ) -> None:
-        """Listens to processes that come and go."""
+        """Listens to processes that come and go; `account_of` names who accounts for a user."""
+        self.account_of = account_of
         self._runtime = runtime
         self._clients = clients
         self._workloads = workloads
@@ -103,6 +106,7 @@ class LimitEnforcer:
         """
         if self._entitlements.are_none:
             return
+        uid = self.account_of(uid)
         if not self._entitlements.is_certain(uid):
             raise NotAllowed(
                 f"what user {uid} may have depends on its name and groups, and the system's tables "
@@ -118,7 +122,7 @@ class LimitEnforcer:
         share = workload.record.share
         if self._entitlements.are_none:
             return share
-        may = self._entitlements.of(workload.record.uid)
+        may = self._entitlements.of(self.account_of(workload.record.uid))
         if may.gpu is None:
             return within(may, share)
         parts = [1.0]
@@ -149,13 +153,13 @@ class LimitEnforcer:
         if self._entitlements.are_none:
             return
         self._limit(uid)
-        if self._entitlements.of(uid).gpu:
+        if self._entitlements.of(self.account_of(uid)).gpu:
             for workload in self._of(uid):
                 self._workloads.divide(workload)
 
     def _limit(self, uid: int) -> None:
         limits: dict[int, tuple[int, str]] = {}
-        for owner in {client.uid for client in self._clients.values()} | {uid}:
+        for owner in {each.account for each in self._clients.values()} | {self.account_of(uid)}:
             may = self._entitlements.of(owner)
             if may.memory_bytes:
                 most = may.memory_bytes.value
@@ -166,7 +170,10 @@ class LimitEnforcer:
             self._runtime.feed(ev.UserLimitsSet(limits))
 
     def _of(self, uid: int) -> list[RunningWorkload]:
-        return [w for w in self._workloads.by_id.values() if w.record.uid == uid]
+        """The workloads that count as a user's."""
+        account_of, account = self.account_of, self.account_of(uid)
+        known = self._workloads.by_id.values()
+        return [each for each in known if account_of(each.record.uid) == account]
 
     def _gpus(self, workload: RunningWorkload) -> set[int]:
         clients = self._clients

@@ -33,6 +33,8 @@ class Client:
     program: str
     uid: int
     """The user to whose workload it belongs."""
+    account: int
+    """The user whose limits count it: another than `uid` for a subordinate user."""
     connection: Connection
     page: LeasePage
     share: Share

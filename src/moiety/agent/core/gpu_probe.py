@@ -86,7 +86,7 @@ class GpuProbe:
         `exists`: it says that there is one, so look at once as well. Returns why its user has
         announced too many already; empty if it has not.
         """
-        why = self._gpus[gpu].refuse_announced(client.uid) if self._shared else ""
+        why = self._gpus[gpu].refuse_announced(client.uid, client.account) if self._shared else ""
         if exists and not self._kernel.has_host_pids():
             return why
         self._watch_for(client, gpu)
@@ -102,7 +102,7 @@ class GpuProbe:
 
     def _watch_for(self, client: Client, gpu: int) -> None:
         timer = self._loop.call_later(MADE_WITHIN_S, self._look_for, client, gpu)
-        self._gpus[gpu].announce(client.number, client.uid, timer)
+        self._gpus[gpu].announce(client.number, client.account, timer)
 
     def _look_for(self, client: Client, gpu: int) -> None:
         waits = gpu in client.attaching.values()

@@ -24,7 +24,7 @@ class MeasuredContext:
 class AnnouncedContext:
     """A context that a process of this user may make; `timer` has NVML asked for it."""
 
-    uid: int
+    account: int
     timer: Timer
 
 
@@ -62,21 +62,22 @@ class ManagedGpu:
         own = (each.residue_bytes for each in reversed(self.contexts.values()) if each.uid == uid)
         return next(own, self.budget.residue_bytes)
 
-    def announce(self, tenant: int, uid: int, timer: Timer) -> None:
-        """Note that a process of this user may make a context."""
-        self.announced[tenant] = AnnouncedContext(uid, timer)
+    def announce(self, tenant: int, account: int, timer: Timer) -> None:
+        """Note that a process that counts as this user's may make a context."""
+        self.announced[tenant] = AnnouncedContext(account, timer)
 
     def end_announcement(self, tenant: int) -> None:
         """The context is there, or will not be made."""
         if found := self.announced.pop(tenant, None):
             found.timer.cancel()
 
-    def refuse_announced(self, uid: int) -> str:
+    def refuse_announced(self, uid: int, account: int) -> str:
         """Why a user may announce no further context now; empty if it may.
 
-        Room is kept for each, so one user's together take half of the GPU at most.
+        Room is kept for each, so one user's together take half of the GPU at most. `account` is the
+        user whose limits count the process.
         """
-        number = sum(each.uid == uid for each in self.announced.values())
+        number = sum(each.account == account for each in self.announced.values())
         together = (number + 1) * self.expected_residue_bytes(uid)
         if not number or together <= self.budget.total_bytes // 2:
             return ""

@@ -62,9 +62,12 @@ class Orphans:
         journal: Journal,
         next_number: Callable[[], int],
         owners: Mapping[int, int],
+        account_of: Callable[[int], int],
         shared: bool = False,
     ) -> None:
-        """`owners` are the users by pid; `next_number` numbers a tenant.
+        """`owners` are the users by pid; `account_of` names the user whose limits count a user.
+
+        `next_number` numbers a tenant.
 
         `shared`: programs of several users are here, who must not learn each other's names.
         """
@@ -78,6 +81,7 @@ class Orphans:
         self._journal = journal
         self._next_number = next_number
         self._owners = owners
+        self._account_of = account_of
         self._shared = shared
         self._orphans: dict[int, _Orphan] = {}
         """By pid."""
@@ -148,9 +152,10 @@ class Orphans:
         self._timeline.name(orphan.number, pid, program, "")
         if owner != NO_USER:
             self._timeline.owners[orphan.number] = owner
+        account = owner if owner == NO_USER else self._account_of(owner)
         told = f"tenant {orphan.number} of {name_of(owner)}" if self._shared else name
         # Its memory counts towards its user's limit.
-        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, uid=owner))
+        self._runtime.feed(ev.Hello(orphan.number, pinned=True, name=told, uid=account))
         total = 0
         for gpu, amount in taken.items():
             residue = min(amount, self._gpus[gpu].expected_residue_bytes(owner))

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import resource
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from moiety.agent.core.connection import PACKETS_A_TURN
+from moiety.agent.system.subordinate_users import unchanged
 from moiety.agent.system.users import name_of
 
 MESSAGES: Final = 12_800.0
@@ -26,31 +28,48 @@ class UserQuota:
     each: int
     together: int
     what: str
+    account_of: Callable[[int], int] = unchanged
+    """The user who accounts for a user."""
     counts: Counter[int] = field(default_factory=Counter)
+    """By user who accounts for others."""
     whole: int = 0
+    _own: Counter[int] = field(default_factory=Counter)
+    _accounts: dict[int, int] = field(default_factory=dict)
+    """Who accounts for each user that has some: the same as long as it has any."""
 
     def refuse(self, uid: int, *, is_admin: bool = False) -> str:
         """Why this user may have no more; empty if it may.
 
         An administrator may have all of `together`, and RESERVE more when others have that.
         """
-        if self.counts[uid] >= self.each and not is_admin:
-            return f"{name_of(uid)} has {self.each} {self.what}, which is the limit of one user"
+        account = self._account(uid)
+        if self.counts[account] >= self.each and not is_admin:
+            return f"{name_of(account)} has {self.each} {self.what}, which is the limit of one user"
         if self.whole >= self.together + RESERVE * is_admin:
             return f"all users together have {self.together} {self.what}, which is the limit"
         return ""
 
     def take(self, uid: int) -> None:
         """Count one more."""
-        self.counts[uid] += 1
+        account = self._accounts[uid] = self._account(uid)
+        self.counts[account] += 1
+        self._own[uid] += 1
         self.whole += 1
 
     def give(self, uid: int) -> None:
         """Count one less."""
+        account = self._account(uid)
         self.whole -= 1
-        self.counts[uid] -= 1
-        if not self.counts[uid]:
-            del self.counts[uid]
+        self.counts[account] -= 1
+        self._own[uid] -= 1
+        if not self.counts[account]:
+            del self.counts[account]
+        if not self._own[uid]:
+            del self._own[uid]
+            del self._accounts[uid]
+
+    def _account(self, uid: int) -> int:
+        return self._accounts[uid] if uid in self._accounts else self.account_of(uid)
 
 
 @dataclass(slots=True)
@@ -73,11 +92,14 @@ class TokenRate:
     per_s: float
     burst_s: float = 10.0
     patience_s: float = 10.0
+    account_of: Callable[[int], int] = unchanged
+    """The user who accounts for a user."""
     buckets: dict[int, TokenBucket] = field(default_factory=dict)
 
     def spend(self, uid: int, now_s: float, amount: float = 1.0) -> float:
         """Take `amount`; returns how long to wait before the next, in seconds."""
         most = self.per_s * self.burst_s
+        uid = self.account_of(uid)
         bucket = self.buckets.get(uid)
         if bucket is None:
             if len(self.buckets) > 1024:
@@ -95,7 +117,7 @@ class TokenRate:
 
     def is_flooding(self, uid: int, now_s: float) -> bool:
         """Whether a user was beyond the rate for longer than `patience_s`."""
-        bucket = self.buckets.get(uid)
+        bucket = self.buckets.get(self.account_of(uid))
         return (
             bucket is not None
             and bucket.dry_since_s is not None
@@ -117,19 +139,30 @@ class RateLimits:
     SILENCE_S: Final = 300.0
     """The same for a command that has greeted."""
 
-    def __init__(self, descriptors: int | None = None, messages_per_s: float = MESSAGES) -> None:
-        """`descriptors`: what the agent may have open. `messages_per_s`: of one user's programs."""
+    def __init__(
+        self,
+        descriptors: int | None = None,
+        messages_per_s: float = MESSAGES,
+        account_of: Callable[[int], int] = unchanged,
+    ) -> None:
+        """`descriptors`: what the agent may have open. `messages_per_s`: of one user's programs.
+
+        `account_of` names the user who accounts for a user: its programs count as that user's.
+        """
+        self.account_of = account_of
         if descriptors is None:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             descriptors = 1 << 16 if soft == resource.RLIM_INFINITY else soft
         together = max(64, min(8192, descriptors // DESCRIPTORS_EACH))
         each = max(32, min(2048, together // 2))
-        self.processes = UserQuota(each, together, "processes that share GPUs")
-        self.connections = UserQuota(each + 64, together + 256, "connections")
+        self.processes = UserQuota(each, together, "processes that share GPUs", account_of)
+        self.connections = UserQuota(each + 64, together + 256, "connections", account_of)
         """Includes connections that have not greeted yet."""
-        self.workloads = UserQuota(max(32, each // 2), together, "workloads")
-        self.conversations = UserQuota(64, 512, "conversations with the agent")
-        self.requests = TokenRate(200.0, burst_s=5.0)
-        self.turns = TokenRate(messages_per_s / PACKETS_A_TURN, patience_s=5.0)
+        self.workloads = UserQuota(max(32, each // 2), together, "workloads", account_of)
+        self.conversations = UserQuota(64, 512, "conversations with the agent", account_of)
+        self.requests = TokenRate(200.0, burst_s=5.0, account_of=account_of)
+        self.turns = TokenRate(
+            messages_per_s / PACKETS_A_TURN, patience_s=5.0, account_of=account_of
+        )
         """Turns of PACKETS_A_TURN messages of one process; only a process that sends faster than
         the agent reads has such turns."""

@@ -99,7 +99,7 @@ class IpcBroker:
             raise ProtocolError("this token is another's")
         if len(self._own.get(client.number, ())) >= TOKENS_MAX:
             raise ProtocolError(f"more than {TOKENS_MAX} exports")
-        if self._by_user[client.uid] >= USER_TOKENS_MAX:
+        if self._by_user[client.account] >= USER_TOKENS_MAX:
             raise ProtocolError(f"this user's programs have more than {USER_TOKENS_MAX} exports")
         if known is None or is_late:
             found = known or self._held.pop(message.token, None)
@@ -115,7 +115,7 @@ class IpcBroker:
         self._by_token[export.token] = export
         export.exporter = exporter
         self._own.setdefault(exporter.number, {})[export] = None
-        self._by_user[exporter.uid] += 1
+        self._by_user[exporter.account] += 1
         if export.payer is not None:
             self._runtime.feed(ev.ChargeReleased(export.payer, export.gpu, export.bytes))
             export.payer = None
@@ -259,7 +259,7 @@ class IpcBroker:
         """Let no process open an export any more; charge an importer if the memory is `gone`."""
         if export.exporter is not None:
             _strike(self._own, export.exporter.number, export)
-            self._by_user[export.exporter.uid] -= 1
+            self._by_user[export.exporter.account] -= 1
             self._by_user += Counter()  # drops users without any
         export.exporter = None
         for serial in list(export.relays):
