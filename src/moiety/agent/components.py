@@ -20,6 +20,7 @@ from moiety.agent.core.journal import Journal
 from moiety.agent.core.orphans import Orphans
 from moiety.agent.core.proofs import Proofs, Recorded
 from moiety.agent.core.rate_limits import RateLimits
+from moiety.agent.core.read_turns import ReadTurns
 from moiety.agent.core.recovery import Recovery
 from moiety.agent.core.runtime import LiveSettings, Runtime
 from moiety.agent.core.timeline import Timeline
@@ -280,6 +281,7 @@ def build(
             journal=journal,
             kernel=kernel,
             limits=limits,
+            reads=ReadTurns(loop),
             shared=shared,
         ),
         limits=limits,

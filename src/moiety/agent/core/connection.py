@@ -9,13 +9,12 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from moiety.agent.core.read_turns import PACKETS_A_TURN, UserTurn
 from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.agent.system.peer_socket import PeerSocket
 from moiety.wire.layout import COUNTERS_BYTES, PIECES_MAX
 
 PACKET_BYTES = 4096
-PACKETS_A_TURN = 64
-"""Packets of one process that are read before those of others."""
 QUEUE_MAX = 256
 """Packets that a process may leave unread beyond what its socket takes."""
 
@@ -47,11 +46,12 @@ class Connection:
         on_end: Callable[[str], None],
         on_burst: Callable[[], float] = _never_waits,
         on_close: Callable[[], None] = _nobody_cares,
+        turn: UserTurn | None = None,
     ) -> None:
         """`on_close` is called once, whichever side closes the connection.
 
         `on_burst` is called when more packets came than are read at once; it returns the seconds
-        to wait before the rest is read.
+        to wait before the rest is read. `turn` is its user's; None: its own.
         """
         self._loop = loop
         self._sock = PeerSocket.over(sock)
@@ -61,6 +61,9 @@ class Connection:
         self._on_end = on_end
         self._on_burst = on_burst
         self._on_close = on_close
+        self._turn = turn or UserTurn(loop)
+        self._in_a_row = 0
+        """Packets that were read since there were none last."""
         self._queue: deque[tuple[bytes, list[int]]] = deque()
         """Packets, each with its own descriptors."""
         self._fds: list[int] = []
@@ -148,24 +151,57 @@ class Connection:
         self._on_close = _nobody_cares
 
     def _readable(self) -> None:
-        for _ in range(PACKETS_A_TURN):
+        if self._turn.begin():
+            self._read()
+        else:
+            self._loop.remove_reader(self._fd)
+            self._turn.wait(self._read_in_turn)
+
+    def _read_in_turn(self) -> None:
+        """Read some packets; the rest waits for the next turn."""
+        has_more = not self._closed and self._read()
+        if not self._is_read():
+            return  # it is closed, or pauses
+        if has_more:
+            self._turn.wait(self._read_in_turn)
+        else:
+            self._loop.add_reader(self._fd, self._readable)
+
+    def _is_read(self) -> bool:
+        return not self._closed and self._pause is None
+
+    def _read(self) -> bool:
+        """Read as many packets as the turn allows; False: there are no more."""
+        most = max(1, min(PACKETS_A_TURN, self._turn.left))
+        for number in range(most):
             try:
                 packet = self._receive()
             except BlockingIOError:
-                return
+                self._turn.spend(number)
+                self._in_a_row = 0
+                return False
             except ConnectionResetError:
                 self._end("")  # it closed, or died, before it had read all
-                return
+                return False
             except OSError as error:
                 self._end(f"it cannot be read from: {error.strerror}")
-                return
+                return False
             if not packet:
                 self._end("")
-                return
+                return False
             self._on_packet(packet)
             self._sock.drop(self.take_fds())
             if self._closed:
-                return
+                self._turn.spend(number + 1)
+                return False
+        self._turn.spend(most)
+        self._in_a_row += most
+        if self._in_a_row >= PACKETS_A_TURN:
+            self._in_a_row = 0
+            self._check_burst()
+        return True
+
+    def _check_burst(self) -> None:
         wait_s = self._on_burst()
         if wait_s > 0 and not self._closed:
             self._loop.remove_reader(self._fd)

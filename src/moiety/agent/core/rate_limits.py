@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from moiety.agent.core.connection import PACKETS_A_TURN
+from moiety.agent.core.read_turns import PACKETS_A_TURN
 from moiety.agent.system.subordinate_users import unchanged
 from moiety.agent.system.users import name_of
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
-from moiety.agent.core.connection import PACKETS_A_TURN, Connection
+from moiety.agent.core.connection import Connection
 from moiety.agent.core.executor import MODES
 from moiety.agent.core.gpus import Gpus, index_of
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.lease_page import LeasePage
 from moiety.agent.core.rate_limits import RateLimits, UserQuota
+from moiety.agent.core.read_turns import PACKETS_A_TURN, ReadTurns
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.shim.gang_detection import GangDetection
 from moiety.agent.shim.handlers import Handlers
@@ -57,6 +58,7 @@ class SessionContext:
     journal: Journal
     kernel: Kernel
     limits: RateLimits
+    reads: ReadTurns
     shared: bool
     """Programs of several users are here, who must not learn each other's names."""
 
@@ -108,7 +110,13 @@ class Session:
             "it did not introduce itself",
         )
         self._connection = Connection(
-            context.loop, sock, self._on_packet, self._on_end, self._on_burst, self._on_close
+            context.loop,
+            sock,
+            self._on_packet,
+            self._on_end,
+            self._on_burst,
+            self._on_close,
+            context.reads.of(self._limits.account_of(self._owner)),
         )
 
     def abandon(self) -> None:
