@@ -89,7 +89,8 @@ class Invariants(RuleBasedStateMachine):
                 revoked = {i.tenant for i in told if isinstance(i, do.Revoke)}
                 is_split = any(v.state == "draining" and v.tenant not in revoked for v in gang)
                 rivals = [r for v in gang for r in self.rivals(v.tenant, undrainable=True)]
-                if not (is_limited or is_split or rivals):
+                attaches = any(self.node.tenants[v.tenant].attaching for v in gang)
+                if not (is_limited or is_split or rivals or attaches):
                     assert (waiting | served) - {instruction.tenant}
             if self.unsettled is not None:
                 assert isinstance(instruction, do.Admitted)

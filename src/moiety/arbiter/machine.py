@@ -123,10 +123,11 @@ class Arbiter:
             self._apply(event)
             if context.is_settled and not _is_quiet(event):
                 context.credit.look_after(context.settings, now_s, context.out)
-                round_ = self._begin_round()
-                for _ in decide(round_):
-                    yield from self._take()
-                self._end_round(round_)
+                yield from self._decide_all()
+                while covered := context.take_covered():
+                    for each in covered:
+                        self._decide(each)
+                    yield from self._decide_all()
             else:
                 context.fair_share.refresh()
             context.fair_share.find_rates()
@@ -137,6 +138,13 @@ class Arbiter:
             self._is_handling = False  # the error is reported; the next event is handled
             raise
         self._is_handling = False
+
+    def _decide_all(self) -> Iterator[do.Instruction]:
+        """One round, and what it decides."""
+        round_ = self._begin_round()
+        for _ in decide(round_):
+            yield from self._take()
+        self._end_round(round_)
 
     def _apply(self, event: ev.Event) -> None:
         """Handle an event, and the requests that were held back until it happened."""
@@ -159,7 +167,7 @@ class Arbiter:
 
     def _begin_round(self) -> Round:
         context = self._context
-        return Round(
+        round_ = Round(
             context.ledger,
             context.settings,
             context.quantum,
@@ -169,6 +177,8 @@ class Arbiter:
             context.credit,
             self._early,
         )
+        round_.attaching = [context.ledger.tenants[each.tenant] for each in context.uncovered]
+        return round_
 
     def _end_round(self, round_: Round) -> None:
         held_s = min(self._context.credit.deadline_s, self._context.just_freed.deadline_s)

@@ -11,6 +11,7 @@ from moiety.arbiter.admission.guarantees import Promised, refuse_share
 from moiety.arbiter.admission.memory import refuse_beside_all, refuse_context
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.schedule import gangs
+from moiety.arbiter.schedule.attaching import must_wait
 from moiety.arbiter.state.drain import Drain
 from moiety.arbiter.state.freed import Freed
 from moiety.arbiter.state.residency import (
@@ -98,9 +99,7 @@ def on_left(context: Context, event: ev.Left) -> None:
 
 
 def _leave(context: Context, number: int) -> None:
-    context.postponed = [e for e in context.postponed if e.tenant != number]
-    context.credit.drop(number)
-    context.just_freed.drop(number)
+    context.drop(number)
     context.ledger.members_changed = True
     context.ledger.unasked_pins.pop(number, None)
     if tenant := context.ledger.tenants.get(number):
@@ -143,6 +142,9 @@ def on_attach(context: Context, event: ev.Attach) -> None:
         taken := refuse_share(context.ledger, event.gpu, tenant.share, beside, own)
     ):
         context.refuse(event, "capacity", taken[0])
+        return
+    if not was_admitted and must_wait(context.ledger, tenant, event.gpu):
+        context.uncovered.append(event)
         return
     if not _count(context, tenant, event, is_recorded=was_admitted):
         return
@@ -206,10 +208,7 @@ def _residency(
 
 def on_detach(context: Context, event: ev.Detach) -> None:
     """Forget what a tenant had on one GPU."""
-    gone = (event.tenant, event.gpu)
-    context.postponed = [e for e in context.postponed if (e.tenant, e.gpu) != gone]
-    context.credit.drop(*gone)
-    context.just_freed.drop(*gone)
+    context.drop(event.tenant, event.gpu)
     if tenant := context.ledger.tenants.get(event.tenant):
         had_orders = tenant.has_orders
         context.ledger.members_changed = True

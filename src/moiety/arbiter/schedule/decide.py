@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import forget
+from moiety.arbiter.schedule.attaching import end_uncovered
 from moiety.arbiter.schedule.gangs import detain, look_after_gangs
 from moiety.arbiter.schedule.overdue import look_after
 from moiety.arbiter.schedule.preempt import make_fit
@@ -30,6 +31,8 @@ def decide(round_: Round) -> Iterator[None]:
         refuse_outgrown(round_)
     yield from finish_coming(round_)
     round_.fair_share.refresh()
+    if round_.attaching:
+        end_uncovered(round_)
     granted = True
     while granted:  # a new holder may be in the way of queued tenants
         if round_.ledger.gangs:

@@ -52,6 +52,8 @@ class Round:
         self.credit = credit
         self.early = early
         self.asking: list[Tenant] = []
+        self.attaching: list[Tenant] = []
+        """Tenants that attach a GPU once they have given their leases back (attaching.py)."""
         self.coming: list[Tenant] = []
         self.holding: list[Tenant] = []
         self.draining: list[Tenant] = []
@@ -340,12 +342,18 @@ def are_rivals(one: Tenant, other: Tenant) -> bool:
     other has submitted would be in its way.
     """
     return (
-        (one.usage.timed or other.usage.timed or one.share.latency != other.share.latency)
+        must_alternate(one, other)
         and one is not other
         and not are_mates(one, other)
-        and not (one.is_beyond or other.is_beyond)
         and not one.gpus.keys().isdisjoint(other.gpus.keys())
     )
+
+
+def must_alternate(one: Tenant, other: Tenant) -> bool:
+    """Whether two tenants that meet on a GPU, and are no mates, would be rivals there."""
+    return (
+        one.usage.timed or other.usage.timed or one.share.latency != other.share.latency
+    ) and not (one.is_beyond or other.is_beyond)
 
 
 def block_each_other(holder: Tenant, waiting: Tenant) -> bool:

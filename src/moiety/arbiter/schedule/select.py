@@ -50,6 +50,8 @@ def take_turns(round_: Round) -> Iterator[None]:
             yield
         if tenant.state is State.DRAINING:
             continue  # revoked for an earlier tenant in this loop
+        if round_.attaching and any(mate in round_.attaching for mate in mates(tenant)):
+            continue  # it attaches a GPU next, and waits for its turn with that
         if tenant.state is State.QUEUED and tenant.gang is not None:
             if any(mate.stays for mate in mates(tenant)):
                 _join_in(round_, tenant)
