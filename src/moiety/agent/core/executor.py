@@ -242,7 +242,9 @@ class Executor:
             kill=wanted.kill,
         )
         waited = format_duration(max(0.1, round(wanted.waited_s, 1)))
-        late = f"did not give the GPU back within {waited}"
+        moves = wanted.state in ("idle", "queued")  # it has given its lease back
+        what = "move its memory out" if moves else "give the GPU back"
+        late = f"did not {what} within {waited}"
         if wanted.state == do.PINNED:
             late = f"shuts out another program for {waited}: its memory cannot leave the GPU since "
             late += f"it called {client.pinned or 'an unknown function'}"

@@ -9,7 +9,9 @@ from moiety.arbiter.admission.driver_reserve import forget, reserve
 from moiety.arbiter.admission.memory import refuse_bytes
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.handlers.lease import want
-from moiety.arbiter.state.residency import Request
+from moiety.arbiter.schedule.evictions import end_in_vain, has_left
+from moiety.arbiter.state.residency import Request, Residency
+from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import REVOKED
 
 
@@ -135,9 +137,12 @@ def on_evicted(context: Context, event: ev.Evicted) -> None:
         return
     if tenant.memory.restored:  # said before it read the order: what leaves now needs new room
         tenant.memory.room_given = tenant.memory.restored = False
+    rest = entry.orders[0] - event.bytes
     context.ledger.evict(tenant, event.gpu, event.bytes, event.resident_bytes, last=event.last)
-    if not event.bytes and not event.last:
-        return  # nothing has left: its deadline stays
+    if not has_left(entry, rest, context.now_s, context.settings):
+        if event.last:
+            _end_in_vain(context, tenant, entry, failed=event.failed)
+        return  # too little has left: its deadline stays
     context.answered(tenant)
     if event.failed:
         tenant.drain.stuck_until_s = context.now_s + context.settings.revoke_deadline_s
@@ -146,6 +151,15 @@ def on_evicted(context: Context, event: ev.Evicted) -> None:
         tenant.drain.told_s = context.now_s
         tenant.drain.due_s = context.now_s + context.settings.revoke_deadline_s
         tenant.drain.look_s = context.now_s + context.settings.look_after_s
+
+
+def _end_in_vain(context: Context, tenant: Tenant, on: Residency, *, failed: bool) -> None:
+    late = end_in_vain(tenant, on, context.now_s, context.settings, failed=failed)
+    if late is not None:
+        context.out.append(late)
+    if not tenant.has_orders:
+        context.answered(tenant)
+    context.ledger.touch(tenant)
 
 
 def on_restored(context: Context, event: ev.Restored) -> None:

@@ -7,6 +7,7 @@ Which chunks of a victim leave is decided by its shim (native/shim/swap/victim.c
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
+from moiety.arbiter.schedule.evictions import ask
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
@@ -51,7 +52,6 @@ def _evict(round_: Round, gpu: int, short: int) -> None:
 
 
 def _order(round_: Round, victim: Tenant, gpu: int, amount: int) -> None:
-    if not victim.has_orders:
-        round_.expect(victim, round_.settings.revoke_deadline_s)
+    ask(round_, victim, gpu, amount)
     round_.ledger.order(victim, gpu, amount)
     round_.out.append(do.Evict(victim.number, gpu, amount))

@@ -46,6 +46,22 @@ class CreditBalance:
 
 
 @dataclass(slots=True)
+class EvictionProgress:
+    """What a tenant was asked to evict on one GPU, until enough of it has left."""
+
+    asked_s: float = 0.0
+    """When it was asked, or when enough had left the last time."""
+    amount: int = 0
+    """The bytes that it was asked for then."""
+    before: int = 0
+    """The bytes that it had on the GPU then."""
+    ended_s: float = 0.0
+    """When an order ended and its bytes had not left."""
+    fruitless: int = 0
+    """How many orders in a row ended so."""
+
+
+@dataclass(slots=True)
 class Residency:
     """A tenant's bytes on one GPU."""
 
@@ -72,6 +88,8 @@ class Residency:
     """What it freed just now."""
     orders: list[int] = field(default_factory=list)
     """The rest of each eviction under way, oldest first."""
+    eviction: EvictionProgress = field(default_factory=EvictionProgress)
+    """Whether bytes that were asked for leave in time."""
     posted: tuple[int, ...] = NOT_POSTED
     """What the sums of the GPU hold for this entry; see `Balance`."""
     rate: float = 0.0
