@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.settings import OverduePolicy
+from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.settings import GpuSpec, OverduePolicy, Settings
 from tests.support.gangs import node, open_of, pass_turns, reason, start, touch
+from tests.support.simulated_node import handle
 
 
 @pytest.mark.parametrize("calls", [1, 7])
@@ -112,3 +115,42 @@ def test_what_a_member_was_admitted_counts_when_its_drain_is_given_back() -> Non
         pass_turns(n, 0.05)
     a.touch()
     assert n.view(a).gpus[0].resident_bytes == a.resident_bytes(0) == 5
+
+
+def test_calls_that_are_let_through_do_not_renew_the_deadline() -> None:
+    """Two members that answer by turns, each just in time, have one deadline for the hand-off."""
+    arbiter = Arbiter([GpuSpec(0, 120, 100)], Settings(1000, revoke_deadline_s=1.0))
+    now_s = 0.0
+    answers: dict[int, float] = {}
+    """When each member answers next."""
+    epochs: dict[int, int] = {}
+    revoked_s = late_s = 0.0
+
+    def tell(event: ev.Event) -> None:
+        nonlocal revoked_s, late_s
+        for told in handle(arbiter, now_s, event):
+            if isinstance(told, do.Revoke):
+                revoked_s, epochs[told.tenant] = now_s, told.epoch
+                answers[told.tenant] = now_s + (0.001 if told.tenant == 1 else 0.45)
+            elif isinstance(told, do.AllowOne):
+                answers[told.tenant] = now_s + 0.9
+            elif isinstance(told, do.Overdue):
+                late_s = late_s or now_s
+
+    for number in (1, 2, 3):
+        tell(ev.Hello(number))
+        if number < 3:
+            tell(ev.GangJoined(number, "g", 2))
+    for number in (1, 2, 3):
+        tell(ev.Attach(number, 0, 1, 0, 100))
+        tell(ev.AllocRequest(number, 0, 2, 30 if number < 3 else 60))
+    while now_s < 4.0 and not late_s:
+        now_s += 0.001
+        for number in [n for n, due_s in answers.items() if due_s <= now_s]:
+            del answers[number]
+            tell(ev.LeaseRequest(number))
+            tell(ev.Drained(number, epochs[number], 0, 30))
+        if arbiter.deadline_s is not None and arbiter.deadline_s <= now_s:
+            tell(ev.Tick())
+    assert revoked_s
+    assert late_s == pytest.approx(revoked_s + 1.0, abs=0.01)

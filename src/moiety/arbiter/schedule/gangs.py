@@ -134,5 +134,9 @@ def _let_through(round_: Round, gang: TenantGang, draining: list[Tenant]) -> Non
         return
     for member in standing:
         member.drain.answered = member.drain.wants_again = False
+        told_s = member.drain.told_s  # one deadline for the whole hand-off, however many calls
         round_.expect(member, settings.revoke_deadline_s)
+        soonest_s = now_s + settings.look_after_s
+        member.drain.told_s = told_s
+        member.drain.due_s = max(soonest_s, told_s + settings.revoke_deadline_s)
         round_.out.append(do.AllowOne(member.number, member.epoch))
