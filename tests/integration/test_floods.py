@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from moiety.agent.control import protocol
 from moiety.agent.core.rate_limits import RateLimits
 from moiety.testing.waiting import until
-from tests.support.foreground import AgentProcess, pretended_native
-from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
+from tests.support.foreground import AgentProcess
+from tests.support.system_agent import Users, conversing, system_agent
+from tests.support.users import ALICE, BOB, Raised
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
@@ -26,30 +27,14 @@ ANSWERED = "len(call.ask(protocol.Ps(), protocol.Processes).rows)"
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    native = pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
-    with (
-        open_folder() as folder,
-        AgentProcess(folder / "s", native, ARGUMENTS, system=True) as running,
-    ):
+    with system_agent(tmp_path_factory.mktemp("native"), ARGUMENTS, 16 * GIB) as running:
         yield running
-
-
-Users = Callable[[int], OtherUser]
 
 
 @pytest.fixture
 def users(agent: AgentProcess) -> Iterator[Users]:
-    made: list[OtherUser] = []
-
-    def come(uid: int) -> OtherUser:
-        made.append(OtherUser(uid, os.environ))
-        path = str(agent.directory.path)
-        made[-1].do(f"there = Directory(Path({path!r}), shared=True); call = Call(there)")
-        return made[-1]
-
-    yield come
-    for user in made:
-        user.close()
+    with conversing(agent.directory.path) as come:
+        yield come
 
 
 def test_conversations_of_one_user_have_an_end_and_others_are_answered(

@@ -6,7 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,9 @@ from moiety.agent.system.cdi import KIND
 from moiety.kube.client import CLAIMS, SLICES
 from moiety.testing.kube_node import KubeNode
 from moiety.testing.node import kill
+from tests.support.kube_story import TWO_GPUS, on_node
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-GPUS = "2xA100-80:memory=256MiB"
-
-
-def on_node(tmp_path: Path, native: Path, story: Callable[[KubeNode], Awaitable[None]]) -> None:
-    async def tell() -> None:
-        async with KubeNode(tmp_path, GPUS, native=native) as node:
-            await node.start()
-            await story(node)
-
-    asyncio.run(tell())
 
 
 def test_a_claim_becomes_a_share_of_its_gpu_and_a_file_for_the_runtime(
@@ -69,7 +59,7 @@ def test_a_claim_becomes_a_share_of_its_gpu_and_a_file_for_the_runtime(
         assert not (await node.unprepare(claim)).error
         assert (node.shares(), node.specs(), node.written_down()) == ({}, {}, set())
 
-    on_node(tmp_path, native, story)
+    on_node(tmp_path, native, "dra", story, gpus=TWO_GPUS)
 
 
 def test_two_requests_at_once_prepare_a_claim_once(tmp_path: Path, native: Path) -> None:
@@ -81,7 +71,7 @@ def test_two_requests_at_once_prepare_a_claim_once(tmp_path: Path, native: Path)
         assert node.log.count("claim_prepared") == 1
         assert set(node.shares()) == node.written_down() == {f"k8s-{uid}"}
 
-    on_node(tmp_path, native, story)
+    on_node(tmp_path, native, "dra", story, gpus=TWO_GPUS)
 
 
 def test_what_is_wrong_with_a_claim_is_said_and_leaves_nothing_behind(
@@ -107,7 +97,7 @@ def test_what_is_wrong_with_a_claim_is_said_and_leaves_nothing_behind(
         assert node.written_down() == {f"k8s-{half['metadata']['uid']}"}
         assert set(node.shares()) == set(node.specs()) == node.written_down()
 
-    on_node(tmp_path, native, story)
+    on_node(tmp_path, native, "dra", story, gpus=TWO_GPUS)
 
 
 def test_every_request_of_a_claim_is_a_share_of_its_own(tmp_path: Path, native: Path) -> None:
@@ -126,7 +116,7 @@ def test_every_request_of_a_claim_is_a_share_of_its_own(tmp_path: Path, native: 
         assert len(node.shares()[f"k8s-{uid}-0"]["gpus"]) == 2
         assert node.shares()[f"k8s-{uid}-1"]["share"]["gpu"] == 0.3
 
-    on_node(tmp_path, native, story)
+    on_node(tmp_path, native, "dra", story, gpus=TWO_GPUS)
 
 
 def test_prepared_claims_outlive_driver_agent_and_api_server(tmp_path: Path, native: Path) -> None:
@@ -158,7 +148,7 @@ def test_prepared_claims_outlive_driver_agent_and_api_server(tmp_path: Path, nat
         assert node.written_down() == {name}
         assert set(node.shares()) == {name}
 
-    on_node(tmp_path, native, story)
+    on_node(tmp_path, native, "dra", story, gpus=TWO_GPUS)
 
 
 FAULT = (
@@ -196,4 +186,4 @@ def test_a_gpu_with_a_serious_error_stays_tainted_over_driver_and_agent(
         kill(node.machine.agent)
         await publish_anew()
 
-    on_node(tmp_path, native, story)
+    on_node(tmp_path, native, "dra", story, gpus=TWO_GPUS)

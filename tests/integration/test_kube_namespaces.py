@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +12,10 @@ from moiety.kube.client import CLAIMS, EVENTS, PODS
 from moiety.kube.model import names
 from moiety.kube.units import RESOURCE
 from moiety.testing.kube_node import NAME, TEAM, KubeNode
+from tests.support.kube_story import on_node
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-GPUS = "A100-80:memory=256MiB"
 KIND = {"apiVersion": "resource.moiety.dev/v1alpha1", "kind": "ShareConfig"}
-
-
-def on_node(
-    tmp_path: Path, native: Path, mode: str, story: Callable[[KubeNode], Awaitable[None]]
-) -> None:
-    async def tell() -> None:
-        async with KubeNode(tmp_path, GPUS, native=native) as node:
-            await node.start("--mode", mode)
-            await story(node)
-
-    asyncio.run(tell())
 
 
 def notes_of(node: KubeNode, reason: str) -> list[str]:

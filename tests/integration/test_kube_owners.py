@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,9 @@ from moiety.kube.client import CLAIMS, EVENTS, PODS
 from moiety.kube.model import names
 from moiety.kube.units import RESOURCE
 from moiety.testing.kube_node import NAME, TEAM, KubeNode
+from tests.support.kube_story import on_node
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-GPUS = "A100-80:memory=256MiB"
-
-
-def on_node(
-    tmp_path: Path, native: Path, mode: str, story: Callable[[KubeNode], Awaitable[None]]
-) -> None:
-    async def tell() -> None:
-        async with KubeNode(tmp_path, GPUS, native=native) as node:
-            await node.start("--mode", mode)
-            await story(node)
-
-    asyncio.run(tell())
 
 
 def user_of(claim: str, pod: str, notes: dict[str, str] | None = None) -> dict[str, Any]:

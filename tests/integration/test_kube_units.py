@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,20 +11,9 @@ from grpc.aio import AioRpcError
 from moiety.agent.system.cdi import KIND
 from moiety.kube.units import RESOURCE, unit
 from moiety.testing.kube_node import KubeNode
+from tests.support.kube_story import TWO_GPUS, on_node
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-GPUS = "2xA100-80:memory=256MiB"
-
-
-def on_node(
-    tmp_path: Path, native: Path, mode: str, story: Callable[[KubeNode], Awaitable[None]]
-) -> None:
-    async def tell() -> None:
-        async with KubeNode(tmp_path, GPUS, native=native) as node:
-            await node.start("--mode", mode)
-            await story(node)
-
-    asyncio.run(tell())
 
 
 async def gpus_of(node: KubeNode) -> list[str]:
@@ -56,7 +44,7 @@ def test_units_become_a_share_and_are_taken_back_when_they_are_given_again(
         assert set(node.specs()) == set(node.shares()) == {other.partition("=")[2]}
         assert node.shares()[other.partition("=")[2]]["share"]["gpu"] == 0.3
 
-    on_node(tmp_path, native, "plugin", story)
+    on_node(tmp_path, native, "plugin", story, gpus=TWO_GPUS)
 
 
 def test_a_kubelet_that_was_restarted_is_told_again(tmp_path: Path, native: Path) -> None:
@@ -69,7 +57,7 @@ def test_a_kubelet_that_was_restarted_is_told_again(tmp_path: Path, native: Path
         assert len(await gpus_of(node)) == 2
         assert set(node.shares()) == {device.partition("=")[2]}
 
-    on_node(tmp_path, native, "plugin", story)
+    on_node(tmp_path, native, "plugin", story, gpus=TWO_GPUS)
 
 
 def test_claims_and_units_are_in_one_book(tmp_path: Path, native: Path) -> None:
@@ -96,4 +84,4 @@ def test_claims_and_units_are_in_one_book(tmp_path: Path, native: Path) -> None:
         assert code != 0
         assert "--mode dra does not serve units" in node.log
 
-    on_node(tmp_path, native, "both", story)
+    on_node(tmp_path, native, "both", story, gpus=TWO_GPUS)

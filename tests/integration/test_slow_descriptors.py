@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.support.foreground import AgentProcess, pretended_native
-from tests.support.users import ALICE, BOB, OtherUser, open_folder
+from tests.support.foreground import AgentProcess
+from tests.support.system_agent import Users, conversing, system_agent
+from tests.support.users import ALICE, BOB
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users")
 
@@ -68,30 +69,14 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
-    native = pretended_native(tmp_path_factory.mktemp("native"), 16 * GIB)
-    with (
-        open_folder() as folder,
-        AgentProcess(folder / "s", native, ARGUMENTS, system=True) as running,
-    ):
+    with system_agent(tmp_path_factory.mktemp("native"), ARGUMENTS, 16 * GIB) as running:
         yield running
-
-
-Users = Callable[[int], OtherUser]
 
 
 @pytest.fixture
 def users(agent: AgentProcess) -> Iterator[Users]:
-    made: list[OtherUser] = []
-
-    def come(uid: int) -> OtherUser:
-        made.append(OtherUser(uid, os.environ))
-        path = str(agent.directory.path)
-        made[-1].do(f"there = Directory(Path({path!r}), shared=True); call = Call(there)")
-        return made[-1]
-
-    yield come
-    for user in made:
-        user.close()
+    with conversing(agent.directory.path) as come:
+        yield come
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from moiety.agent.system.paths import find
 from moiety.model import errors
 from moiety.testing.waiting import until
 from tests.support.foreground import AgentProcess, pretended_native
+from tests.support.system_agent import Users, conversing
 from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
 
 pytestmark = [
@@ -26,7 +27,6 @@ pytestmark = [
 
 GIB = 1 << 30
 ARGUMENTS = ["--turn-min", "1ms", "--linger", "0", "--arena", "64GiB"]
-CALL = "call = Call(Directory(Path({path!r}), shared=True))"
 CREATE = (
     "made = call.ask(protocol.CreateWorkload('secret.py', ['secret.py', '--key=1'], '/', {share}), "
     "protocol.Created); shim = Shim(made.socket)"
@@ -51,23 +51,12 @@ def agent(folder: Path, pretended: Path) -> Iterator[AgentProcess]:
         yield running
 
 
-Users = Callable[[int], OtherUser]
-
-
 @pytest.fixture
 def users(folder: Path) -> Iterator[Users]:
     """Users who have a conversation with the agent, under the name `call`."""
-    made: list[OtherUser] = []
-
-    def come(uid: int) -> OtherUser:
-        environment = dict(os.environ) | {"MOIETY_SYSTEM_DIR": str(folder / "s")}
-        made.append(OtherUser(uid, environment))
-        made[-1].do(CALL.format(path=str(folder / "s")))
-        return made[-1]
-
-    yield come
-    for user in made:
-        user.close()
+    environment = dict(os.environ) | {"MOIETY_SYSTEM_DIR": str(folder / "s")}
+    with conversing(folder / "s", environment) as come:
+        yield come
 
 
 def holding(users: Users, uid: int, used: int = GIB, share: str = "Share()") -> OtherUser:

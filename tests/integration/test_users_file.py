@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from moiety.agent.control import protocol
 from moiety.model.share import Share
 from moiety.testing.waiting import until
 from tests.support.foreground import AgentProcess
+from tests.support.system_agent import Users, conversing
 from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
 
 pytestmark = [
@@ -65,21 +66,9 @@ def agent(folder: Path, pretended: Path, file: Path) -> Iterator[AgentProcess]:
 
 
 @pytest.fixture
-def users(agent: AgentProcess) -> Iterator[Callable[[int], OtherUser]]:
-    made: list[OtherUser] = []
-
-    def come(uid: int) -> OtherUser:
-        made.append(OtherUser(uid, os.environ))
-        path = str(agent.directory.path)
-        made[-1].do(f"call = Call(Directory(Path({path!r}), shared=True))")
-        return made[-1]
-
-    yield come
-    for user in made:
-        user.close()
-
-
-Users = Callable[[int], OtherUser]
+def users(agent: AgentProcess) -> Iterator[Users]:
+    with conversing(agent.directory.path) as come:
+        yield come
 
 
 def start(user: OtherUser, name: str, used: int = GIB, share: str = "") -> None:
