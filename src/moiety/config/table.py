@@ -241,6 +241,11 @@ class KubeSettings:
     recovery_s: Time = setting(
         "a GPU counts as well again after this long without a serious error", "5min"
     )
+    binding_checks: Switch = setting(
+        "check claims before pods are bound: refused pods are scheduled again; each start takes 5 s"
+        " longer",
+        "false",
+    )
     log_format: Log = setting("how it logs to stderr: text or json", "text", metavar="FORMAT")
 
 

@@ -28,7 +28,7 @@ from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
 from moiety.kube.protocol import dra_v1_pb2 as dra_pb
 from moiety.kube.protocol import pluginregistration_v1_pb2 as registration_pb
-from moiety.kube.share_manager import ShareManager
+from moiety.kube.share_manager import NoRoom, ShareManager
 from moiety.model.errors import MoietyError
 
 DRA: Final = dra_pb.DESCRIPTOR.services_by_name["DRAPlugin"]
@@ -116,6 +116,29 @@ class DraDriver:
                 f"claim {namespace}/{name} is another one by now: its UID is "
                 f"{claim['metadata']['uid']}, and {uid} is asked for"
             )
+        assignments = await self._decide(claim)
+        await self.shares.give(assignments)
+        for each in assignments:
+            devices = [slot.device for slot in each.slots]
+            self.log.info(
+                "claim_prepared",
+                claim=f"{namespace}/{name}",
+                uid=uid,
+                share=each.name,
+                devices=devices,
+                asked=str(each.share),
+            )
+        return assignments
+
+    async def admit(self, claim: Object) -> None:
+        """Raise MoietyError if a claim could not be prepared now; nothing is given."""
+        if no := self.shares.ledger.check(await self._decide(claim)):
+            raise NoRoom(no)
+
+    async def _decide(self, claim: Object) -> list[Assignment]:
+        """The shares of a claim; raises Unprepared, LimitRefusal and ApiError."""
+        metadata = claim["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
         found = granted(claim, self.node)
         who = consumers(claim)
         if not who:
@@ -131,22 +154,10 @@ class DraDriver:
                 "resources.claims[].request with one of these; for several GPUs, one request "
                 "with a count",
             )
-        assignments = [
+        return [
             self._assignment(claim, each, number if len(found) > 1 else None)
             for number, each in enumerate(found)
         ]
-        await self.shares.give(assignments)
-        for each in assignments:
-            devices = [slot.device for slot in each.slots]
-            self.log.info(
-                "claim_prepared",
-                claim=f"{namespace}/{name}",
-                uid=uid,
-                share=each.name,
-                devices=devices,
-                asked=str(each.share),
-            )
-        return assignments
 
     async def _pod(self, namespace: str, name: str) -> Object | None:
         try:

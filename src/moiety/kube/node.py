@@ -23,6 +23,7 @@ from moiety.devices.gpu_models import Card
 from moiety.devices.native import is_simulated
 from moiety.kube import access, resource_slices, units
 from moiety.kube.agent_client import AgentClient
+from moiety.kube.binding_checks import BindingChecks
 from moiety.kube.cdi_specs import CdiSpecs, install
 from moiety.kube.checkpoint import CLAIM, UNITS, AssignmentStore
 from moiety.kube.client import CLAIMS, ApiClient, ApiError
@@ -88,6 +89,8 @@ class NodeDriver:
         system = client.access.namespace if options.is_in_pod else names.NAMESPACE
         self.guard = NamespaceGuard(client, system, options.mode.kinds)
         self._publishing = asyncio.Lock()
+        self._is_checking = options.binding_checks
+        """Whether the scheduler asks before it binds pods; False if the cluster cannot."""
         growth = GrowthAnnouncer(client, options.name, ledger, self._publish, self._stale.set)
         self.owners = PodReconciler(
             self.shares, self.pods, client, self.notices, self.guard, growth, log
@@ -164,6 +167,9 @@ class NodeDriver:
         if self.options.mode is not ServiceMode.PLUGIN:
             await self._start_dra()
             loops += [self._keep_published(), _forever(self._sweep, ORPHANS_S, self.log)]
+            if self.options.binding_checks:
+                checks = BindingChecks(self.options.name, self.client, self.driver.admit, self.log)
+                loops += [checks.follow(), checks.decide()]
         if self.options.mode is not ServiceMode.DRA:
             await self._start_plugins()
             loops.append(_forever(self._keep_registered, SOCKETS_S, self.log))
@@ -294,6 +300,17 @@ class NodeDriver:
             gpus = [self._offered(gpu) for gpu in self.inventory.gpus.values()]
             if await resource_slices.publish(self.client, self.options.name, gpus):
                 self.log.info("slices_published", gpus=len(gpus))
+                await self._see_conditions()
+
+    async def _see_conditions(self) -> None:
+        """Without binding conditions in the cluster, publish as without `binding_checks`."""
+        if self._is_checking and not await resource_slices.keeps_conditions(
+            self.client, self.options.name
+        ):
+            self._is_checking = False
+            self.log.warning(
+                "binding_checks_off", problem="the cluster has no DRADeviceBindingConditions"
+            )
 
     def _offered(self, gpu: resource_slices.NodeGpu) -> resource_slices.NodeGpu:
         """A GPU as claims see it: taken where pods have units of it, or one pod has all of it.
@@ -302,6 +319,7 @@ class NodeDriver:
         Beside a whole GPU the scheduler would place no promise of time, but a pod that wants memory
         only.
         """
+        gpu = dataclasses.replace(gpu, is_checked=self._is_checking)
         booked = self.shares.ledger.booked(gpu.card.uuid)
         if UNITS in booked.kinds:
             return dataclasses.replace(gpu, taken=UNITS)

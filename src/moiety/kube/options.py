@@ -45,6 +45,8 @@ class DriverOptions:
     recovery_s: float = 300.0
     every_s: float = 5.0
     """Seconds between two looks at the agent."""
+    binding_checks: bool = False
+    """Whether pods that cannot be prepared are refused before they are bound."""
     log_format: LogFormat = LogFormat.TEXT
 
     @property

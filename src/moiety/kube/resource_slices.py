@@ -30,6 +30,9 @@ TEXT_MOST: Final = 64
 TAKEN: Final = "gpu.moiety.dev/taken"
 ALL: Final = "whole"
 UNHEALTHY: Final = "gpu.moiety.dev/unhealthy"
+ADMITTED: Final = "gpu.moiety.dev/admitted"
+REFUSED: Final = "gpu.moiety.dev/refused"
+"""Conditions of a claim's device that the scheduler waits for before it binds a pod."""
 _VERSION: Final = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
 
 
@@ -48,6 +51,8 @@ class NodeGpu:
     """Percent of its time that shares have beyond what their claims consume."""
     grown_bytes: int = 0
     """Likewise of its memory."""
+    is_checked: bool = False
+    """Whether the scheduler asks the node about each claim before it binds a pod."""
 
     @property
     def device(self) -> str:
@@ -78,6 +83,8 @@ def device(gpu: NodeGpu) -> Object:
             },
         },
     }
+    if gpu.is_checked:
+        found |= {"bindingConditions": [ADMITTED], "bindingFailureConditions": [REFUSED]}
     if gpu.trouble:
         found["taints"] = [{"key": UNHEALTHY, "value": "true", "effect": "NoSchedule"}]
     elif gpu.taken:
@@ -181,6 +188,14 @@ async def publish(client: ApiClient, node: str, gpus: Sequence[NodeGpu]) -> bool
     for name in known:  # slices that are no longer needed
         await client.delete(SLICES, name)
     return True
+
+
+async def keeps_conditions(client: ApiClient, node: str) -> bool:
+    """Whether the cluster keeps the binding conditions of a node's devices. Raises ApiError."""
+    selector = f"spec.nodeName={node},spec.driver={DRIVER}"
+    there, _ = await client.list(SLICES, field_selector=selector)
+    devices = [each for part in there for each in part["spec"].get("devices") or []]
+    return all(each.get("bindingConditions") for each in devices)
 
 
 async def withdraw(client: ApiClient, node: str) -> None:

@@ -191,6 +191,7 @@ class ApiServer:
     def _do(
         self, method: str, path: str, query: dict[str, str], headers: dict[str, str], body: Any
     ) -> tuple[int, Object]:
+        path = path.removesuffix("/status")
         existing = self.objects.get(path)
         if method == "GET":
             if existing is not None:

@@ -11,6 +11,7 @@ from moiety.kube.resource_slices import (
     DEVICES_MOST,
     NodeGpu,
     device,
+    keeps_conditions,
     publish,
     slice_name,
     slices,
@@ -134,3 +135,23 @@ def test_what_shares_grew_is_no_longer_offered_and_a_whole_gpu_does_not_fit() ->
     assert found["memory"]["value"] == str(70 << 30)
     least = device(NodeGpu(CARD, 78 << 30, grown_percent=100, grown_bytes=80 << 30))["capacity"]
     assert (least["compute"]["value"], least["memory"]["value"]) == ("1", "0")
+
+
+def test_a_checked_device_has_conditions_and_a_cluster_that_drops_them_is_noticed() -> None:
+    checked = gpus(2, is_checked=True)
+    assert device(checked[0])["bindingConditions"] == ["gpu.moiety.dev/admitted"]
+    assert device(checked[0])["bindingFailureConditions"] == ["gpu.moiety.dev/refused"]
+    assert "bindingConditions" not in device(gpus(1)[0])
+
+    async def story() -> None:
+        async with ApiServer() as api, ApiClient(api.access) as client:
+            api.put(NODES, {"metadata": {"name": "a"}})
+            assert await publish(client, "a", checked)
+            assert await keeps_conditions(client, "a")
+            (found,) = api.all(SLICES)
+            for each in found["spec"]["devices"]:  # as an API server without the feature
+                del each["bindingConditions"], each["bindingFailureConditions"]
+            api.put(SLICES, found)
+            assert not await keeps_conditions(client, "a")
+
+    asyncio.run(story())
