@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import signal
 import sys
+from fractions import Fraction
 
 import pytest
 
+from moiety.kube import templates
+from moiety.kube.cluster_gpus import Fleet, GpuKind
+from moiety.kube.dialects.request import GpuRequest
+from moiety.model.share import Share
 from tests.kube.bed import Bed
 from tests.kube.programs import NODE_NAME
 from tests.kube.sharing import (
     LONG,
+    MIB,
     RIGHT,
     Sharing,
     claim,
@@ -206,3 +212,32 @@ def test_a_gpu_with_a_serious_error_takes_nobody_until_it_has_recovered(
     finally:
         sharing.options = ()
         sharing.restart("node")
+
+
+def test_a_part_of_the_memory_is_of_the_whole_gpu_where_a_share_grew(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    sharing.allow(**{namespace: "resize: true"})
+    (device,) = sharing.devices()
+    whole = device["attributes"]["memoryBytes"]["int"]
+    bed.apply(claim("grows", namespace, compute=10, memory="8Mi"))
+    bed.apply(claimant("grows", namespace, *work(8, LONG)))
+    sharing.until_phase(namespace, "grows", "Running")
+    wish = ("annotate", "pod", "grows", "-n", namespace, "moiety.dev/resize=memory=48Mi")
+    bed.kubectl(*wish)
+    bed.until(
+        lambda: int(sharing.devices()[0]["capacity"]["memory"]["value"]) == whole - 40 * MIB,
+        "the share has grown",
+    )
+
+    sizes = Fleet(frozenset({GpuKind(whole, "one"), GpuKind(2 * whole, "two")}))
+    quarter = GpuRequest(Share(gpu=0.1), memory_part=Fraction(1, 4))
+    made = claim("part", namespace, compute=0)
+    made["spec"] = templates.template(quarter, sizes)["spec"]["spec"]
+    bed.apply(made, claimant("part", namespace, *work(8, LONG)))
+    sharing.until_phase(namespace, "part", "Running")
+    kept = [row["share"]["memory_bytes"] for row in sharing.shares().values()]
+    assert sorted(kept) == sorted([48 * MIB, whole // 4])
+
+    for name in ("grows", "part"):
+        sharing.finish(namespace, name)

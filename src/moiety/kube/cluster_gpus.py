@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import quantity, share_config
+from moiety.kube.resource_slices import MEMORY, MEMORY_BYTES
 from moiety.model.format import format_bytes
 
-MEMORY: Final = "memory"
 _LETTERS: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -102,11 +102,26 @@ def _kinds(spec: Mapping[str, Any]) -> Iterator[GpuKind]:
     """The GPUs of one slice, without those whose memory is unknown."""
     for device in spec.get("devices") or []:
         name = ((device.get("attributes") or {}).get("productName") or {}).get("string", "")
-        memory = ((device.get("capacity") or {}).get(MEMORY) or {}).get("value", "")
-        try:
-            yield GpuKind(quantity.parse_bytes(str(memory)), name)
-        except quantity.InvalidQuantity:
-            continue
+        if (size := memory_bytes(device)) is not None:
+            yield GpuKind(size, name)
+
+
+def memory_bytes(device: Mapping[str, Any]) -> int | None:
+    """The shared memory of a device, however much of it is given; None: it is unknown.
+
+    A node of an earlier version says only the capacity, which is less by what shares grew.
+    """
+    size = ((device.get("attributes") or {}).get(MEMORY_BYTES) or {}).get("int")
+    return size if isinstance(size, int) else offered_bytes(device)
+
+
+def offered_bytes(device: Mapping[str, Any]) -> int | None:
+    """The memory of a device that claims can consume in sum; None: it is unknown."""
+    memory = ((device.get("capacity") or {}).get(MEMORY) or {}).get("value", "")
+    try:
+        return quantity.parse_bytes(str(memory))
+    except quantity.InvalidQuantity:
+        return None
 
 
 def fits(gpu_request: GpuRequest, model: str) -> bool:

@@ -8,8 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from moiety.kube import cluster_gpus
 from moiety.kube.model import names, quantity, share_config
 from moiety.kube.model.share_config import DRIVER
+from moiety.kube.resource_slices import COMPUTE
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
@@ -38,7 +40,7 @@ class ClusterGpuRow:
     model: str
     memory_bytes: int
     percent: int = 0
-    """Percent of its time that claims consume."""
+    """Percent of its time that claims consume, and that shares have beyond that."""
     promised_bytes: int = 0
     pods: int = 0
     trouble: str = ""
@@ -117,14 +119,16 @@ def gpus(seen: ClusterObjects) -> list[ClusterGpuRow]:
         node = (spec.get("pool") or {}).get("name", "")
         for device in spec.get("devices") or []:
             taken = promised.get((node, device["name"]), [])
+            size = cluster_gpus.memory_bytes(device) or 0
+            grown_bytes = size - (cluster_gpus.offered_bytes(device) or 0)
             found.append(
                 ClusterGpuRow(
                     node,
                     device["name"],
                     ((device.get("attributes") or {}).get("productName") or {}).get("string", ""),
-                    _memory(device),
-                    sum(h.percent for h in taken),
-                    sum(h.memory_bytes for h in taken),
+                    size,
+                    _grown_percent(device) + sum(h.percent for h in taken),
+                    grown_bytes + sum(h.memory_bytes for h in taken),
                     len(taken),
                     ", ".join(t["key"] for t in device.get("taints") or []),
                 )
@@ -248,12 +252,10 @@ def _claimed(claim: Object) -> str:
     return "; ".join(parts) or "-"
 
 
-def _memory(device: Object) -> int:
-    value = ((device.get("capacity") or {}).get("memory") or {}).get("value", "0")
-    try:
-        return quantity.parse_bytes(str(value))
-    except quantity.InvalidQuantity:
-        return 0
+def _grown_percent(device: Object) -> int:
+    """The time of a GPU that shares have beyond what their claims consume."""
+    value = ((device.get("capacity") or {}).get(COMPUTE) or {}).get("value", str(WHOLE))
+    return WHOLE - int(quantity.parse(str(value)))
 
 
 def _is_of(process: Object, uid: str, claims: Sequence[str]) -> bool:

@@ -21,6 +21,8 @@ from moiety.kube.model.share_config import DRIVER
 
 COMPUTE: Final = "compute"
 MEMORY: Final = "memory"
+MEMORY_BYTES: Final = "memoryBytes"
+"""The attribute with all of a GPU's shared memory; the capacity is less by what shares grew."""
 SLACK: Final = 1e-6
 WHOLE: Final = 100
 """All of a GPU's time, in percent."""
@@ -68,7 +70,7 @@ def device(gpu: NodeGpu) -> Object:
     found: Object = {
         "name": gpu.device,
         "allowMultipleAllocations": True,
-        "attributes": attributes(gpu.card),
+        "attributes": attributes(gpu.card) | {MEMORY_BYTES: {"int": gpu.capacity_bytes}},
         "capacity": {
             COMPUTE: {
                 "value": str(left),

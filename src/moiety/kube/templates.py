@@ -17,6 +17,7 @@ from moiety.kube import cluster_gpus
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import names, quantity, share_config
+from moiety.kube.resource_slices import MEMORY_BYTES
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
@@ -126,9 +127,7 @@ def _exactly(
         known = cluster_gpus.models(gpu_request, cluster)
         selectors.append(_cel_models(known) if known else _cel_words(gpu_request.models))
     if size:
-        selectors.append(
-            f'device.capacity["{share_config.DRIVER}"].memory.compareTo(quantity("{size}")) == 0'
-        )
+        selectors.append(_cel_size(size))
     found: dict[str, Any] = {
         "deviceClassName": share_config.DRIVER,
         "allocationMode": "ExactCount",
@@ -148,6 +147,13 @@ def _exactly(
 def _cel_models(known: list[str]) -> str:
     quoted = ", ".join(_quoted(each) for each in known)
     return f'device.attributes["{share_config.DRIVER}"].productName in [{quoted}]'
+
+
+def _cel_size(size: int) -> str:
+    """The condition for a GPU of this size, also on a node of an earlier version."""
+    total = f'device.attributes["{share_config.DRIVER}"].{MEMORY_BYTES}'
+    capacity = f'device.capacity["{share_config.DRIVER}"].memory'
+    return f'has({total}) ? {total} == {size} : {capacity}.compareTo(quantity("{size}")) == 0'
 
 
 def _cel_words(words: tuple[str, ...]) -> str:

@@ -74,6 +74,16 @@ def said(found: dict[str, Any], seen: ClusterObjects, *events: dict[str, Any]) -
     return explain.explain(found, seen, events).sentence
 
 
+def test_what_shares_grew_by_is_not_free() -> None:
+    grown = gpu_slice()
+    (device,) = grown["spec"]["devices"]
+    device["attributes"]["memoryBytes"] = {"int": 80 * GIB}
+    device["capacity"] = {"memory": {"value": "70Gi"}, "compute": {"value": "60"}}
+    (row,) = cluster_report.gpus(ClusterObjects(slices=[grown], claims=[claim("a", 0.3, node="a")]))
+    assert row.memory_bytes == 80 * GIB
+    assert (row.free_percent, row.free_bytes) == (30, 70 * GIB)
+
+
 def test_a_gpu_shows_what_is_promised_of_it() -> None:
     seen = ClusterObjects([gpu_slice()], [claim("c", 0.5, 20 * GIB, "a"), claim("d", 0.3, 0, "a")])
     (row,) = cluster_report.gpus(seen)

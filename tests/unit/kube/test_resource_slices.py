@@ -55,6 +55,7 @@ def test_a_device_has_the_names_that_nvidias_driver_has_and_capacities_that_are_
         "resource.kubernetes.io/pciBusID": {"string": "0000:65:00.0"},
         "index": {"int": 0},
         "minor": {"int": 0},
+        "memoryBytes": {"int": 78 << 30},
     }
     compute = found["capacity"]["compute"]
     assert compute["value"] == compute["requestPolicy"]["default"] == "100"

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from moiety.devices.gpu_models import Card
 from moiety.kube import cluster_gpus, templates
 from moiety.kube.cluster_gpus import Fleet, GpuKind
 from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import share_config
+from moiety.kube.resource_slices import NodeGpu, slices
 from moiety.model.share import Share
 
 GIB = 1 << 30
@@ -67,7 +69,9 @@ def test_a_part_of_the_memory_is_an_alternative_for_each_size_where_they_differ(
     memory = [each["capacity"]["requests"]["memory"] for each in request["firstAvailable"]]
     assert memory == ["7Gi", "39Gi"]
     assert [each["requests"] for each in devices["config"]] == [["gpu/size-0"], ["gpu/size-1"]]
-    assert all(each["selectors"] for each in request["firstAvailable"])
+    (selector,) = request["firstAvailable"][1]["selectors"]
+    gpu = 'device.attributes["gpu.moiety.dev"].memoryBytes'
+    assert selector["cel"]["expression"].startswith(f"has({gpu}) ? {gpu} == {78 << 30} : ")
 
 
 def test_a_model_is_selected_by_what_nodes_call_it() -> None:
@@ -129,6 +133,14 @@ def test_where_no_gpu_is_known_yet_bytes_and_models_are_taken_at_their_word() ->
     ask = GpuRequest(Share(memory_bytes=80 * GIB), models=("H200",))
     (request,) = spec(ask, Fleet())["requests"]
     assert "h200" in request["exactly"]["selectors"][0]["cel"]["expression"]
+
+
+def test_a_gpu_whose_shares_grew_is_as_large_as_before() -> None:
+    card = Card(0, "GPU-0", "Tesla T4", 16 << 30)
+    (found,) = slices("a", [NodeGpu(card, 14 << 30, grown_bytes=6 << 30)])
+    assert found["spec"]["devices"][0]["capacity"]["memory"]["value"] == str(8 << 30)
+    assert cluster_gpus.of([found]).kinds == frozenset({T4})
+    cluster_gpus.of([found]).check(GpuRequest(Share(memory_bytes=12 << 30)))
 
 
 def test_slices_of_our_driver_say_what_there_is() -> None:
