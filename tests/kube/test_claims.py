@@ -241,3 +241,27 @@ def test_a_part_of_the_memory_is_of_the_whole_gpu_where_a_share_grew(
 
     for name in ("grows", "part"):
         sharing.finish(namespace, name)
+
+
+def test_two_claims_to_no_time_that_grew_to_all_of_it_leave_none(
+    bed: Bed, sharing: Sharing, namespace: str
+) -> None:
+    sharing.allow(**{namespace: "resize: true"})
+    for name, wish in (("one", "gpu=0.6"), ("two", "gpu=0.4")):
+        bed.apply(claim(name, namespace, compute=0))
+        bed.apply(claimant(name, namespace, *work(8, LONG)))
+        sharing.until_phase(namespace, name, "Running")
+        bed.kubectl("annotate", "pod", name, "-n", namespace, f"moiety.dev/resize={wish}")
+    bed.until(
+        lambda: sharing.devices()[0]["capacity"]["compute"]["value"] == "0", "no time is left"
+    )
+
+    for name, percent in (("late", 1), ("idle", 0)):
+        bed.apply(claim(name, namespace, compute=percent))
+        bed.apply(claimant(name, namespace, *work(8, LONG)))
+    sharing.until_phase(namespace, "idle", "Running")
+    assert "nodeName" not in bed.get("pod", "late", "-n", namespace)["spec"]
+
+    bed.kubectl("delete", "pod", "late", "-n", namespace)
+    for name in ("one", "two", "idle"):
+        sharing.finish(namespace, name)

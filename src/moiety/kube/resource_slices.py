@@ -64,9 +64,9 @@ class NodeGpu:
 
 def device(gpu: NodeGpu) -> Object:
     """One device of a slice."""
-    # One step of the range must fit: a GPU with less left is `taken`.
-    left = max(1, WHOLE - math.ceil(gpu.grown_percent - SLACK))
-    most = {} if left < WHOLE else {"max": str(WHOLE)}  # the maximum cannot exceed the capacity
+    left = max(0, WHOLE - math.ceil(gpu.grown_percent - SLACK))
+    # The API server wants one step and the maximum to be within the capacity.
+    bounds = ({"max": str(WHOLE)} if left == WHOLE else {}) | ({"step": "1"} if left else {})
     found: Object = {
         "name": gpu.device,
         "allowMultipleAllocations": True,
@@ -76,7 +76,7 @@ def device(gpu: NodeGpu) -> Object:
                 "value": str(left),
                 "requestPolicy": {
                     "default": str(WHOLE),
-                    "validRange": {"min": "0", **most, "step": "1"},
+                    "validRange": {"min": "0", **bounds},
                 },
             },
             MEMORY: {

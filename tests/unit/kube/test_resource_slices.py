@@ -135,7 +135,9 @@ def test_what_shares_grew_is_no_longer_offered_and_a_whole_gpu_does_not_fit() ->
     assert compute["requestPolicy"]["validRange"] == {"min": "0", "step": "1"}
     assert found["memory"]["value"] == str(70 << 30)
     least = device(NodeGpu(CARD, 78 << 30, grown_percent=100, grown_bytes=80 << 30))["capacity"]
-    assert (least["compute"]["value"], least["memory"]["value"]) == ("1", "0")
+    assert (least["compute"]["value"], least["memory"]["value"]) == ("0", "0")
+    # One step would not be within the capacity, and the server refuses that.
+    assert least["compute"]["requestPolicy"]["validRange"] == {"min": "0"}
 
 
 def test_a_checked_device_has_conditions_and_a_cluster_that_drops_them_is_noticed() -> None:
