@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,16 @@ def victim(bed: Bed, sharing: Sharing, namespace: str) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture
+def no_webhook(bed: Bed, sharing: Sharing, namespace: str) -> Iterator[None]:
+    """A pod `shared` runs, and the webhook is away."""
+    bed.apply(asking("shared", namespace, *work(8, LONG), annotations=HALF))
+    sharing.until_phase(namespace, "shared", "Running")
+    bed.kill("webhook", signal.SIGTERM)
+    yield
+    sharing.start_webhook()
+
+
 def refusals(bed: Bed, namespace: str, name: str) -> list[str]:
     """Events that say what a pod may not."""
     selector = f"regarding.name={name},reason=Refused"
@@ -87,7 +98,7 @@ def test_what_is_written_on_a_running_pod_later_gives_nothing(
     victim(bed, sharing, namespace)
     change = ("-n", namespace, "--overwrite")
     bed.kubectl("label", "pod", "victim", *change, "moiety.dev/shared=units")
-    notes = (f"moiety.dev/asked={LARGE}", "moiety.dev/resized=gpu=1", "moiety.dev/gpu=1")
+    notes = ("moiety.dev/resized=gpu=1", "moiety.dev/gpu=1")
     bed.kubectl("annotate", "pod", "victim", *change, *notes)
 
     # The node has seen these when it has done what is written after them.
@@ -98,6 +109,22 @@ def test_what_is_written_on_a_running_pod_later_gives_nothing(
     bed.until(lambda: bool(bed.get(*answers)["items"]), "the node has answered")
     (share,) = (row["share"] for row in sharing.shares().values())
     assert (share["gpu"], share["memory_bytes"]) == (0.5, 0)
+
+
+@pytest.mark.parametrize("text", [LARGE, None], ids=["changed", "removed"])
+@pytest.mark.usefixtures("no_webhook")
+def test_what_a_pod_asked_for_is_not_changed_later(
+    bed: Bed, sharing: Sharing, namespace: str, text: str | None
+) -> None:
+    asked = {"moiety.dev/asked": text}
+    change = json.dumps({"metadata": {"annotations": asked}})
+    patch = ("patch", "pod", "shared", "-n", namespace, "-p", change)
+    for part in ((), ("--subresource=status",)):
+        assert "is written by moiety only" in bed.call("kubectl", *patch, *part).stderr
+    other = ("annotate", "pod", "shared", "-n", namespace, "moiety.dev/gpu=1", "--overwrite")
+    bed.kubectl(*other)
+    assert sharing.phase(namespace, "shared") == "Running"
+    sharing.finish(namespace, "shared")
 
 
 def mounting(name: str, namespace: str, *command: str, **places: Path) -> dict[str, Any]:
