@@ -115,6 +115,11 @@ def test_a_pod_that_asks_for_more_than_is_left_waits(
         return "".join(c.get("message", "") for c in conditions if c["type"] == "PodScheduled")
 
     bed.until(lambda: f"Insufficient {RESOURCE}" in reason(), "it says why it waits")
+    explained = sharing.kubectl_moiety("explain", "-n", namespace, "next").stdout
+    wanted = (
+        f"30 of {RESOURCE} are wanted, and of 1 node(s) the roomiest, {NODE_NAME}, has 20 of 100"
+    )
+    assert wanted in " ".join(explained.split()), explained
     bed.kubectl("exec", "big", "-n", namespace, "--", "kill", "-USR1", "1")
     assert sharing.ended(namespace, "next") == (RIGHT, 0)
 

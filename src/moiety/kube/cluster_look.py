@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moiety.kube.client import CLAIMS, PODS, SLICES, ApiClient, ApiError, Object, Resource
+from moiety.kube.client import CLAIMS, NODES, PODS, SLICES, ApiClient, ApiError, Object, Resource
 from moiety.kube.cluster_report import ClusterObjects
 from moiety.kube.model.share_config import DRIVER
+from moiety.kube.node_units import NodeUnits, node_units
 from moiety.model.errors import ClusterRefusal
 
 EXEC_S: Final = 15.0
@@ -78,6 +79,14 @@ class _Look:
             )
         return [] if "gpus" in self.left_out else slices or [], claims or []
 
+    async def units(self) -> list[NodeUnits]:
+        """What nodes offer as units."""
+        nodes = await self._listed(NODES)
+        if nodes is None:
+            self.left_out["units"] = "units of nodes are not shown: you may not list nodes"
+            return []
+        return node_units(nodes, await self._listed(PODS))
+
     async def agents(self, system: str) -> list[Object]:
         """The pods of agents."""
         found = await self._listed(PODS, system, label_selector=AGENTS)
@@ -111,6 +120,7 @@ async def look(
     seen = _Look(client, namespace)
     pods = await seen.pods()
     slices, claims = await seen.gpus()
+    units = [] if slices or "gpus" in seen.left_out else await seen.units()
     agents = [
         (each["metadata"]["name"], str((each.get("spec") or {}).get("nodeName", "")))
         for each in await seen.agents(system)
@@ -119,7 +129,7 @@ async def look(
     nodes = zip((node for _, node in agents), answers, strict=True)
     silent = {node: answer for node, answer in nodes if isinstance(answer, str)}
     rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
-    return ClusterObjects(slices, claims, pods, rows, silent, seen.left_out)
+    return ClusterObjects(slices, claims, pods, rows, silent, seen.left_out, units)
 
 
 async def _processes(

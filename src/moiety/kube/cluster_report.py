@@ -11,6 +11,7 @@ import msgspec
 from moiety.kube import cluster_gpus
 from moiety.kube.model import names, quantity, share_config
 from moiety.kube.model.share_config import DRIVER
+from moiety.kube.node_units import NodeUnits
 from moiety.kube.resource_slices import COMPUTE
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
@@ -88,7 +89,9 @@ class ClusterObjects:
     silent: Mapping[str, str] = field(default_factory=dict)
     """By node, why its agent did not answer."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """What this user's rights leave out (pods, claims, gpus, received), each in one sentence."""
+    """What this user's rights leave out (pods, claims, gpus, units, received), in sentences."""
+    units: Sequence[NodeUnits] = ()
+    """What nodes offer as units, in a cluster without slices."""
 
 
 def held(claim: Object) -> list[HeldPart]:

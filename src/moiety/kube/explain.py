@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.kube import cluster_report
+from moiety.kube import cluster_report, node_units
 from moiety.kube.dialects import resolve
 from moiety.kube.dialects.request import RequestRefused, WebhookConfig
 from moiety.kube.model import names
@@ -85,13 +85,17 @@ def _said(
     if failed := _last(events, CREATING):
         return f"has no claim yet: {failed}", "kubectl get resourceclaimtemplates"
     ours = [claims[key] for key in cluster_report.claim_keys(pod) if key in claims]
-    room = _room(
-        ours, cluster_report.gpus(seen), is_whole=not ours and bool(cluster_report.units_of(pod))
-    )
+    has_units = not ours and bool(cluster_report.units_of(pod))
+    if has_units and not seen.slices:
+        room = node_units.room(pod, seen.units)
+    else:
+        room = _room(ours, cluster_report.gpus(seen), is_whole=has_units)
     theirs = f"; the scheduler says: {scheduler}" if scheduler else ""
     if "gpus" in seen.left_out:
         room = "which GPUs have room is not yours to see"
-    elif not ours and not row.claims and not cluster_report.units_of(pod):
+    elif "units" in seen.left_out and has_units:
+        room = "which nodes have units left is not yours to see"
+    elif not ours and not row.claims and not has_units:
         return f"waits for its claim to be made ({asked}){theirs}", "kubectl get resourceclaims"
     return f"waits for a GPU ({asked}): {room}{theirs}", "kubectl moiety status"
 

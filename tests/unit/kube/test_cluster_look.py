@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moiety.kube import cluster_report, explain
-from moiety.kube.client import CLAIMS, PODS, SLICES, ApiClient
+from moiety.kube.client import CLAIMS, NODES, PODS, SLICES, ApiClient
 from moiety.kube.cluster_look import look
 from moiety.kube.cluster_report import ClusterObjects
 from moiety.model.errors import ClusterRefusal
@@ -140,3 +140,34 @@ def test_an_editor_s_pod_that_waits_is_explained_without_what_is_not_known(
         assert "the scheduler says: 0/1 nodes are available" in said.sentence
         assert len(said.left_out) == (2 if allowed is editor else 3)
     assert cluster_report.gpus(seen) == []
+
+
+def test_without_slices_a_pod_waits_for_the_units_of_nodes(tmp_path: Path) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text("#!/bin/sh\necho '[]'\n")
+    kubectl.chmod(0o755)
+
+    def units(number: int, node: str = "") -> dict[str, Any]:
+        limits = {"moiety.dev/gpu-percent": str(number)}
+        spec = {"nodeName": node, "containers": [{"name": "c", "resources": {"limits": limits}}]}
+        return {"spec": spec, "status": {"phase": "Running" if node else "Pending"}}
+
+    async def tell(allowed: Allowed) -> ClusterObjects:
+        async with ApiServer() as server:
+            server.put(PODS, {"metadata": {"name": "big"}, **units(80, "a")}, "other")
+            server.put(PODS, {"metadata": {"name": "next"}, **units(30)}, "team")
+            status = {"allocatable": {"moiety.dev/gpu-percent": "100"}}
+            server.put(NODES, {"metadata": {"name": "a"}, "status": status})
+            server.fail = lambda _, path: 0 if allowed(path) else 403
+            async with ApiClient(server.access, patience_s=0.1) as client:
+                return await look(client, SYSTEM, [], "team")
+
+    def said(allowed: Allowed) -> str:
+        seen = asyncio.run(tell(allowed))
+        (pod,) = seen.pods
+        return explain.explain(pod, seen).sentence
+
+    assert "of 1 node(s) the roomiest, a, has 20 of 100 left" in said(everything)
+    assert "which nodes have units left is not yours to see" in said(
+        lambda path: "nodes" not in path
+    )
