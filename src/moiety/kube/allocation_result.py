@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from moiety.kube.client import Object
 from moiety.kube.model import quantity, share_config
-from moiety.kube.resource_slices import COMPUTE, MEMORY, WHOLE
+from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.quantity import WHOLE
+from moiety.kube.resource_slices import COMPUTE, MEMORY
 from moiety.model.errors import MoietyError
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import NOTHING_ASKED, Share
@@ -120,7 +122,7 @@ def whole_claims(pod: Object, claim: str) -> list[str]:
     }
     return [
         container["name"]
-        for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+        for container in containers(pod)
         for used in (container.get("resources") or {}).get("claims") or []
         if used["name"] in names and not used.get("request")
     ]

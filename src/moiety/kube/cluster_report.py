@@ -10,6 +10,8 @@ import msgspec
 
 from moiety.kube import cluster_gpus
 from moiety.kube.model import names, quantity, share_config
+from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.node_units import NodeUnits
 from moiety.kube.resource_slices import COMPUTE
@@ -17,7 +19,6 @@ from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
 Object = Mapping[str, Any]
-WHOLE: Final = 100
 ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -200,9 +201,8 @@ def understood(pod: Object) -> dict[str, Share]:
 
 def units_of(pod: Object) -> dict[str, str]:
     """The units of moiety's resources that each container asks for: `50 of moiety.dev/gpu`."""
-    spec = pod.get("spec") or {}
     found = {}
-    for each in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+    for each in containers(pod):
         limits = (each.get("resources") or {}).get("limits") or {}
         for key, number in limits.items():
             if key.startswith(names.PREFIX):

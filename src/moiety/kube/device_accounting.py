@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, AssignmentStore, Slot
-from moiety.kube.resource_slices import WHOLE, NodeGpu
+from moiety.kube.model.quantity import WHOLE
+from moiety.kube.resource_slices import NodeGpu
 from moiety.model.errors import MoietyError
 from moiety.model.format import format_bytes
 

@@ -19,8 +19,9 @@ from moiety.kube import rpc, units
 from moiety.kube.cdi_specs import PREFIX
 from moiety.kube.checkpoint import UNITS, Assignment, Slot
 from moiety.kube.device_accounting import ServiceMode
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.protocol import deviceplugin_v1beta1_pb2 as plugin_pb
-from moiety.kube.resource_slices import WHOLE, NodeGpu
+from moiety.kube.resource_slices import NodeGpu
 from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share

@@ -23,6 +23,7 @@ from moiety.kube.cdi_specs import PREFIX
 from moiety.kube.checkpoint import CLAIM, Assignment, Slot
 from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError, Object
 from moiety.kube.inventory import Inventory
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.protocol import dra_health_v1alpha1_pb2 as health_pb
@@ -181,7 +182,7 @@ class DraDriver:
                 Slot(
                     piece.device,
                     gpu.card.uuid,
-                    (found.share.gpu or 0.0) * 100,
+                    (found.share.gpu or 0.0) * WHOLE,
                     found.share.memory_bytes,
                     piece.request,
                     piece.share_id,

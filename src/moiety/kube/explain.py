@@ -14,6 +14,7 @@ from moiety.kube import cluster_report, node_units
 from moiety.kube.dialects import resolve
 from moiety.kube.dialects.request import RequestRefused, WebhookConfig
 from moiety.kube.model import names
+from moiety.kube.model.quantity import WHOLE
 from moiety.model.format import format_bytes, format_fraction
 
 Object = Mapping[str, Any]
@@ -165,7 +166,7 @@ def _room(
     asked = [request for claim in claims for request in cluster_report.requests(claim)]
     wanted = [cluster_report.wants(request) for request in asked]
     if is_whole:  # a resource, which the scheduler makes a claim of when there is room
-        wanted = [(cluster_report.WHOLE, 0)]
+        wanted = [(WHOLE, 0)]
     if not wanted:
         return "no claim of it is known"
     percent, memory = max(wanted)
@@ -173,7 +174,7 @@ def _room(
     if not well:
         return f"all {len(rows)} GPUs are unwell ({rows[0].trouble})"
     need = f"{percent} %" + (f" and {format_bytes(memory)}" if memory else "")
-    if percent > cluster_report.WHOLE or memory > max(row.memory_bytes for row in well):
+    if percent > WHOLE or memory > max(row.memory_bytes for row in well):
         return f"{need} of one GPU are wanted, which no GPU has, so it would wait for ever"
     fits = [row for row in well if row.free_percent >= percent and row.free_bytes >= memory]
     if fits:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from moiety.kube import promises
+from moiety.kube import namespace_shares
 from moiety.kube.allocation_result import consumers
 from moiety.kube.checkpoint import CLAIM, UNITS, Assignment
 from moiety.kube.client import CLAIMS, CONFIG_MAPS, PODS, ApiClient, ApiError, Object
@@ -31,27 +31,6 @@ def _grows(share: Share, other: Share) -> bool:
 def _age(found: Object) -> tuple[str, str]:
     """The order in which objects were made."""
     return str(found["metadata"].get("creationTimestamp") or ""), found["metadata"]["uid"]
-
-
-async def promised(
-    client: ApiClient, namespace: str, kinds: Iterable[str], *, without: str = ""
-) -> list[Share]:
-    """What a namespace is promised by allocated claims and by units; raises ApiError.
-
-    `without` is the UID of a claim or pod that does not count.
-    """
-    found: list[Share] = []
-    if CLAIM in kinds:
-        claims, _ = await client.list(CLAIMS, namespace)
-        for each in claims:
-            if each["metadata"]["uid"] != without and promises.is_allocated(each):
-                found += promises.of_claim(each)
-    if UNITS in kinds:
-        pods, _ = await client.list(PODS, namespace)
-        for each in pods:
-            if each["metadata"]["uid"] != without:
-                found += promises.of_pod_units(each)
-    return found
 
 
 class NamespaceGuard:
@@ -86,7 +65,7 @@ class NamespaceGuard:
         for share in shares:
             rules.check_class(share)
         others = await self._before(claim, held) if rules.has_sums else []
-        rules.check(promises.of_claim(claim), others)
+        rules.check(namespace_shares.of_claim(claim), others)
 
     async def check_units(self, namespace: str, pod_uid: str, assignment: Assignment,
                           share: Share) -> None:  # fmt: skip
@@ -135,26 +114,36 @@ class NamespaceGuard:
         found: list[Share] = []
         for each in claims:
             uid = each["metadata"]["uid"]
-            if uid == claim["metadata"]["uid"] or not promises.is_allocated(each):
+            if uid == claim["metadata"]["uid"] or not namespace_shares.is_allocated(each):
                 continue
             users = {consumer.uid for consumer in consumers(each)}
             if uid in held or users & started or _age(each) < _age(claim):
-                found += promises.of_claim(each)
+                found += namespace_shares.of_claim(each)
         if UNITS in self._kinds:
-            for each in pods:
-                found += promises.of_pod_units(each)
+            found += namespace_shares.of_pods(pods)
         return found
 
     async def _others(self, namespace: str, rules: NamespaceRules, without: str) -> list[Share]:
-        if not rules.has_sums:
-            return []
-        return await promised(self._client, namespace, self._kinds, without=without)
+        """What the namespace has beside the claim or pod with the UID `without`: what is given.
+
+        The webhook counts claims that are only asked for as well.
+        """
+        found: list[Share] = []
+        if rules.has_sums and CLAIM in self._kinds:
+            claims, _ = await self._client.list(CLAIMS, namespace)
+            for each in claims:
+                if each["metadata"]["uid"] != without and namespace_shares.is_allocated(each):
+                    found += namespace_shares.of_claim(each)
+        if rules.has_sums and UNITS in self._kinds:
+            pods, _ = await self._client.list(PODS, namespace)
+            found += namespace_shares.of_pods(pods, without=without)
+        return found
 
     async def _counted(self, assignment: Assignment) -> Share:
         """What counts of a share in the sum of its namespace, on each GPU."""
         if assignment.kind == UNITS:
-            found = promises.of_units(len(assignment.units))
+            found = namespace_shares.of_units(len(assignment.units))
         else:
             claim = await self._client.get(CLAIMS, assignment.claim, assignment.namespace)
-            found = promises.of_claim(claim)
+            found = namespace_shares.of_claim(claim)
         return min(found, key=lambda each: each.gpu or 0.0, default=Share())

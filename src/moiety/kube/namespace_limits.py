@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from moiety.arbiter.admission.user_limits import Entitlement, Rule, entitle, refuse
 from moiety.kube.model import names, quantity
+from moiety.kube.model.key_values import key_values
 from moiety.model.errors import InvalidValue, MoietyError
 from moiety.model.share import Priority, Share, parse_priority
 
@@ -119,14 +120,7 @@ class NamespaceLimits:
 def _rules(text: str, where: str) -> dict[str, Rule[Any]]:
     """The rules of one key; raises InvalidValue."""
     found: dict[str, Rule[Any]] = {}
-    for line in text.splitlines():
-        line = line.strip()  # noqa: PLW2901 (the line is what counts)
-        if not line or line.startswith("#"):
-            continue
-        word, colon, value = line.partition(":")
-        word, value = word.strip(), value.strip().strip("\"'")
-        if not colon or not value:
-            raise InvalidValue(f"{line!r} is no WORD: VALUE", "gpu: 4")
+    for word, value in key_values(text):
         if word not in WORDS:
             raise InvalidValue(f"there is no {word!r}; there are {', '.join(WORDS)}", "gpu: 4")
         field, parse = WORDS[word]

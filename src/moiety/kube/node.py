@@ -35,6 +35,7 @@ from moiety.kube.growth import GrowthAnnouncer
 from moiety.kube.inventory import Inventory
 from moiety.kube.logs import open_log
 from moiety.kube.model import names
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.options import DriverOptions
@@ -200,7 +201,7 @@ class NodeDriver:
     async def _start_plugins(self) -> None:
         named = units.wanted_of(self.options.resources)
         for each in (*named, units.UnitName(units.RESOURCE)):
-            plugin = DevicePlugin(each, named, units.PER_GPU, self.shares, self.log)
+            plugin = DevicePlugin(each, named, WHOLE, self.shares, self.log)
             server = Server(self._plugins_dir / plugin.socket, (PLUGIN, plugin))
             await server.start()
             self._servers.append(server)

@@ -20,11 +20,11 @@ from moiety.kube.device_plugin import take_back_unused
 from moiety.kube.events import EventRecorder
 from moiety.kube.growth import GrowthAnnouncer
 from moiety.kube.model import names, share_config
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.namespace_limits import LimitRefusal
 from moiety.kube.podresources import HeldDevices
 from moiety.kube.pods import Pod, Pods
-from moiety.kube.resource_slices import WHOLE
 from moiety.kube.share_manager import ShareManager
 from moiety.model.errors import MoietyError
 from moiety.model.share import Priority, Share

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from moiety.kube.client import PODS, ApiClient, Object
 from moiety.kube.model import names
+from moiety.kube.model.pod_spec import containers
 
 KEPT: Final = (names.RESIZE, names.ASKED)
 
@@ -50,7 +51,7 @@ def pod_of(found: Object) -> Pod:
         for each in spec.get("resourceClaims") or []
     }
     users: dict[str, tuple[str, ...]] = {}
-    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
+    for container in containers(found):
         for used in (container.get("resources") or {}).get("claims") or []:
             if claim := claims.get(used["name"]):
                 _add(users, f"{claim}/{used.get('request') or ''}", container["name"])

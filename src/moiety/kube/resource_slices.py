@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from moiety.devices.gpu_models import Card
 from moiety.kube.client import NODES, SLICES, ApiClient, Object
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
 
 COMPUTE: Final = "compute"
@@ -24,8 +25,6 @@ MEMORY: Final = "memory"
 MEMORY_BYTES: Final = "memoryBytes"
 """The attribute with all of a GPU's shared memory; the capacity is less by what shares grew."""
 SLACK: Final = 1e-6
-WHOLE: Final = 100
-"""All of a GPU's time, in percent."""
 DEVICES_MOST: Final = 64
 """The most devices in one slice if devices have taints."""
 TEXT_MOST: Final = 64

@@ -17,12 +17,12 @@ from moiety.kube import cluster_gpus
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import names, quantity, share_config
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.resource_slices import MEMORY_BYTES
 from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
 REQUEST: Final = "gpu"
-WHOLE: Final = 100
 NAME_PREFIX: Final = "moiety-"
 SIZES_MOST: Final = 8
 """The most alternatives of a request."""

@@ -18,8 +18,6 @@ from moiety.kube.resource_slices import NodeGpu
 from moiety.model.errors import MoietyError
 
 RESOURCE: Final = names.PERCENT
-PER_GPU: Final = 100
-"""Units of a GPU: each is one percent of its time."""
 
 
 class BadUnits(MoietyError):

@@ -15,15 +15,15 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     count,
     resources,
     share,
 )
 from moiety.kube.model import names
+from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.quantity import WHOLE
 
 KEYS: Final = (names.GPU, names.PERCENT)
-WHOLE: Final = 100
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:

@@ -18,12 +18,12 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     count,
     notes,
     resources,
     share,
 )
+from moiety.kube.model.pod_spec import containers
 from moiety.model.share import Priority
 
 WHOLE: Final = "nvidia.com/gpu"

@@ -17,7 +17,6 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     count,
     default_container,
     notes,
@@ -25,6 +24,7 @@ from moiety.kube.dialects.request import (
     resources,
     share,
 )
+from moiety.kube.model.pod_spec import containers
 
 FRACTION: Final = "gpu-fraction"
 MEMORY: Final = "gpu-memory"

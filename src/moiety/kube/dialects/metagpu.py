@@ -14,11 +14,11 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     count,
     resources,
     share,
 )
+from moiety.kube.model.pod_spec import containers
 
 
 def read(pod: Pod, config: WebhookConfig) -> list[ContainerRequest]:

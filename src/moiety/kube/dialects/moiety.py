@@ -16,7 +16,6 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     count,
     default_container,
     memory,
@@ -25,6 +24,7 @@ from moiety.kube.dialects.request import (
     share,
 )
 from moiety.kube.model import names
+from moiety.kube.model.pod_spec import containers
 from moiety.model.errors import InvalidValue
 from moiety.model.share import parse_mode, parse_priority
 

@@ -15,10 +15,10 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     count,
     resources,
 )
+from moiety.kube.model.pod_spec import containers
 from moiety.model.share import Share
 
 PREFIX: Final = "nvshare.com/"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
@@ -72,13 +72,6 @@ class WebhookConfig:
     """Schedulers that are gone: pods with a share wait for the usual one instead."""
     sizes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Sizes by name: annotations without their prefix."""
-
-
-def containers(pod: Pod) -> Iterator[Mapping[str, Any]]:
-    """Every container that can ask for a share, init containers first."""
-    spec = pod.get("spec") or {}
-    yield from spec.get("initContainers") or []
-    yield from spec.get("containers") or []
 
 
 def notes(pod: Pod) -> Mapping[str, str]:

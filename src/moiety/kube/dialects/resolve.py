@@ -15,9 +15,9 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     resources,
 )
+from moiety.kube.model.pod_spec import containers
 
 READERS: Final[Mapping[str, Callable[[Pod, WebhookConfig], list[ContainerRequest]]]] = {
     "moiety": moiety.read,

@@ -13,6 +13,9 @@ from typing import Final
 
 from moiety.model.errors import InvalidValue
 
+WHOLE: Final = 100
+"""All of a GPU's time, in percent; a unit is one percent."""
+
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0} | {
     letter: 3 * power for power, letter in enumerate("kMGTPE", start=1)
 }

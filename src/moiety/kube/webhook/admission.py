@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moiety.kube import promises, templates
+from moiety.kube import namespace_shares, templates
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import gpu_limits, resolve
 from moiety.kube.dialects.request import (
@@ -18,11 +18,11 @@ from moiety.kube.dialects.request import (
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     labels,
     notes,
 )
 from moiety.kube.model import names, share_config
+from moiety.kube.model.pod_spec import containers
 from moiety.kube.resize import InvalidResize
 from moiety.kube.resize import changed as resized
 from moiety.kube.resize import parse as parse_resize
@@ -112,7 +112,7 @@ def check_claim(spec: Mapping[str, Any]) -> Verdict:
             share_config.decode(opaque.get("parameters") or {})
         except share_config.InvalidShareConfig as no:
             return Verdict(problem=f"moiety: {no.what} ({no.hint})")
-    return Verdict(shares=(*promises.classes_of(spec), *promises.of_spec(spec)))
+    return Verdict(shares=(*namespace_shares.classes_of(spec), *namespace_shares.of_spec(spec)))
 
 
 def _classes(parts: list[tuple[str, str, str]]) -> tuple[Share, ...]:
@@ -132,7 +132,7 @@ def _admit(pod: Pod, cluster: ClusterView) -> Verdict:
         )
     node_capacity.check(pod, pod_request, cluster.config, cluster.fleet, cluster.nodes)
     if pod_request is None:
-        return Verdict(shares=tuple(promises.of_pod_units(pod)))
+        return Verdict(shares=tuple(namespace_shares.of_pod_units(pod)))
     spec = pod["spec"]
     made: dict[str, Mapping[str, Any]] = {}
     changed = {
@@ -174,7 +174,7 @@ def _shares(pod_request: resolve.PodRequest, cluster: ClusterView) -> Iterator[S
             yield from [largest[1]] * gpu_request.gpus
         else:
             number = templates.units(gpu_request, cluster.gpu_memory_bytes)
-            for piece in promises.of_units(number):
+            for piece in namespace_shares.of_units(number):
                 yield dataclasses.replace(gpu_request.share, gpu=piece.gpu, gpu_limit=1.0)
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moiety.kube import promises
+from moiety.kube import namespace_shares
 from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError
 from moiety.kube.namespace_limits import LimitRefusal, NamespaceRules
 from moiety.kube.webhook.admission import AllocationMethod, ClusterView, Verdict
@@ -77,18 +77,15 @@ class NamespaceChecks:
 
     async def _others(self, namespace: str, without: str, cluster: ClusterView) -> list[Share]:
         """What a namespace is promised or has asked for, beside one object. Raises ApiError."""
-        found: list[Share] = []
         if cluster.by is AllocationMethod.UNITS:
             pods, _ = await self._client.list(PODS, namespace)
-            for each in pods:
-                if each["metadata"]["uid"] != without:
-                    found += promises.of_pod_units(each)
-            return found
+            return namespace_shares.of_pods(pods, without=without)
+        found: list[Share] = []
         claims, _ = await self._client.list(CLAIMS, namespace)
         listed = {each["metadata"]["uid"] for each in claims}
         for each in claims:
             if each["metadata"]["uid"] != without:
-                found += promises.of_claim(each)
+                found += namespace_shares.of_claim(each)
         for uid, shares in self._unlisted(namespace, listed).items():
             if uid != without:
                 found += shares

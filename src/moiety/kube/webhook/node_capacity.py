@@ -8,18 +8,18 @@ from typing import Final
 
 from moiety.kube.cluster_gpus import Fleet
 from moiety.kube.dialects import gpu_limits
-from moiety.kube.dialects.gpu_limits import WHOLE
 from moiety.kube.dialects.request import (
     GpuRequest,
     Pod,
     RequestRefused,
     WebhookConfig,
-    containers,
     count,
     resources,
 )
 from moiety.kube.dialects.resolve import PodRequest
 from moiety.kube.model import names
+from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.templates import percent
 
 ANY: Final = GpuRequest()

@@ -19,6 +19,7 @@ from moiety.kube.dialects import moiety
 from moiety.kube.dialects.gpu_limits import KEYS
 from moiety.kube.dialects.request import OURS, SPELLINGS, RequestRefused, WebhookConfig
 from moiety.kube.model import names, quantity
+from moiety.kube.model.key_values import key_values
 from moiety.kube.webhook.admission import AllocationMethod, ClusterView
 from moiety.kube.webhook.node_capacity import NodeCapacity
 from moiety.model.errors import InvalidValue
@@ -113,20 +114,15 @@ def read(
 
 def size(name: str, text: str) -> dict[str, str]:
     """One size: words of `moiety.dev/` annotations without that prefix. Raises BadSettings."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        line = line.strip()  # noqa: PLW2901 (the line is what counts)
-        if not line or line.startswith("#"):
-            continue
-        key, colon, value = line.partition(":")
-        key, value = key.strip(), value.strip().strip("\"'")
-        if not colon or not value:
-            raise BadSettings(f"size {name}: {line!r} is no WORD: VALUE")
+    try:
+        found = dict(key_values(text))
+    except InvalidValue as bad:
+        raise BadSettings(f"size {name}: {bad.what}") from None
+    for key in found:
         if key not in moiety.IN_SIZES:
             raise BadSettings(
                 f"size {name}: there is no {key!r}; there are {', '.join(moiety.IN_SIZES)}"
             )
-        found[key] = value
     try:
         moiety.gpu_request_of({f"moiety.dev/{key}": value for key, value in found.items()})
     except RequestRefused as no:

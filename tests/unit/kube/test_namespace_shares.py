@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from moiety.kube import promises
+from moiety.kube import namespace_shares
 from moiety.kube.model import names
 from moiety.model.share import NOTHING_ASKED, Priority, Share
 
@@ -27,18 +27,20 @@ def spec(*requests: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def test_a_claim_asks_for_its_capacity_on_each_device_and_whole_gpus_if_it_does_not_say() -> None:
     two = {"name": "a", "exactly": exactly(2, compute="50", memory="4Gi")}
-    assert promises.of_spec(spec(two)) == [Share(gpu=0.5, memory_bytes=4 * GIB)] * 2
+    assert namespace_shares.of_spec(spec(two)) == [Share(gpu=0.5, memory_bytes=4 * GIB)] * 2
     whole = {"name": "a", "exactly": {"deviceClassName": DRIVER}}
-    assert promises.of_spec(spec(whole)) == [Share(gpu=1.0)]
+    assert namespace_shares.of_spec(spec(whole)) == [Share(gpu=1.0)]
     nothing = {"name": "a", "exactly": exactly(compute="0")}
-    assert promises.of_spec(spec(nothing)) == [NOTHING_ASKED]
-    assert promises.of_spec(spec({"name": "a", "exactly": exactly(device_class="x.y")})) == []
-    assert promises.of_spec({}) == []
+    assert namespace_shares.of_spec(spec(nothing)) == [NOTHING_ASKED]
+    assert (
+        namespace_shares.of_spec(spec({"name": "a", "exactly": exactly(device_class="x.y")})) == []
+    )
+    assert namespace_shares.of_spec({}) == []
 
 
 def test_of_alternatives_the_largest_counts() -> None:
     either = {"name": "a", "firstAvailable": [exactly(compute="20"), exactly(compute="70")]}
-    assert promises.of_spec(spec(either)) == [Share(gpu=0.7)]
+    assert namespace_shares.of_spec(spec(either)) == [Share(gpu=0.7)]
 
 
 def test_an_allocated_claim_counts_with_what_it_consumes_of_our_devices() -> None:
@@ -50,17 +52,19 @@ def test_an_allocated_claim_counts_with_what_it_consumes_of_our_devices() -> Non
         "spec": spec({"name": "a", "exactly": exactly(compute="90", device_class="own")}),
         "status": {"allocation": {"devices": {"results": results}}},
     }
-    assert promises.is_allocated(claim)
-    assert promises.of_claim(claim) == [Share(gpu=0.3, memory_bytes=GIB)]
+    assert namespace_shares.is_allocated(claim)
+    assert namespace_shares.of_claim(claim) == [Share(gpu=0.3, memory_bytes=GIB)]
 
 
 def test_parameters_say_classes_and_no_amounts() -> None:
     kind = {"apiVersion": "resource.moiety.dev/v1alpha1", "kind": "ShareConfig"}
     opaque = {"driver": DRIVER, "parameters": {**kind, "priority": "high", "gpu": {"limit": "1"}}}
-    found = promises.classes_of(spec(config=[{"opaque": opaque}, {"opaque": {"driver": "x"}}]))
+    found = namespace_shares.classes_of(
+        spec(config=[{"opaque": opaque}, {"opaque": {"driver": "x"}}])
+    )
     assert found == [Share(priority=Priority.HIGH)]
     broken = {"driver": DRIVER, "parameters": {"kind": "Banana"}}
-    assert promises.classes_of(spec(config=[{"opaque": broken}])) == []
+    assert namespace_shares.classes_of(spec(config=[{"opaque": broken}])) == []
 
 
 def test_units_are_whole_gpus_and_a_rest() -> None:
@@ -69,12 +73,12 @@ def test_units_are_whole_gpus_and_a_rest() -> None:
         return {"metadata": {}, "spec": {"containers": containers}, "status": status}
 
     mine = {"moiety.dev/gpu-percent": "150", "cpu": "2"}
-    assert promises.of_pod_units(pod(mine, {})) == [Share(gpu=1.0), Share(gpu=0.5)]
-    assert promises.of_pod_units(pod(mine, phase="Succeeded")) == []
-    assert promises.of_pod_units(pod({"moiety.dev/gpu": "2"})) == [Share(gpu=1.0)] * 2
+    assert namespace_shares.of_pod_units(pod(mine, {})) == [Share(gpu=1.0), Share(gpu=0.5)]
+    assert namespace_shares.of_pod_units(pod(mine, phase="Succeeded")) == []
+    assert namespace_shares.of_pod_units(pod({"moiety.dev/gpu": "2"})) == [Share(gpu=1.0)] * 2
     claimed = pod({"moiety.dev/gpu": "1"}, extendedResourceClaimStatus={"resourceClaimName": "x"})
-    assert promises.of_pod_units(claimed) == []
-    assert promises.of_pod_units(pod({"cpu": "2"})) == []
+    assert namespace_shares.of_pod_units(claimed) == []
+    assert namespace_shares.of_pod_units(pod({"cpu": "2"})) == []
 
 
 def test_memory_beside_units_counts_as_the_webhook_understood_it() -> None:
@@ -84,6 +88,6 @@ def test_memory_beside_units_counts_as_the_webhook_understood_it() -> None:
         "metadata": {"annotations": {names.ASKED: asked}},
         "spec": {"containers": [{"resources": {"limits": {"moiety.dev/gpu-percent": "50"}}}]},
     }
-    assert promises.of_pod_units(pod) == [Share(gpu=0.5), Share(memory_bytes=2 * GIB)]
+    assert namespace_shares.of_pod_units(pod) == [Share(gpu=0.5), Share(memory_bytes=2 * GIB)]
     pod["metadata"]["annotations"][names.ASKED] = "nonsense"
-    assert promises.of_pod_units(pod) == [Share(gpu=0.5)]
+    assert namespace_shares.of_pod_units(pod) == [Share(gpu=0.5)]

@@ -6,15 +6,16 @@ counts with its units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from moiety.kube.model import names, quantity, share_config
+from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
-from moiety.kube.resource_slices import COMPUTE, MEMORY, WHOLE
-from moiety.kube.units import PER_GPU
+from moiety.kube.resource_slices import COMPUTE, MEMORY
 from moiety.model.errors import MoietyError
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -80,15 +81,22 @@ def of_pod_units(pod: Mapping[str, Any]) -> list[Share]:
     status = pod.get("status") or {}
     if status.get("phase") in ENDED or status.get("extendedResourceClaimStatus"):
         return []
-    found = [share for each in _containers(pod) for share in _of_limits(each)]
+    found = [share for each in containers(pod) for share in _of_limits(each)]
     return found + _kept(pod) if found else []
+
+
+def of_pods(pods: Iterable[Mapping[str, Any]], *, without: str = "") -> list[Share]:
+    """The promises of the units of pods, beside the pod with the UID `without`."""
+    return [
+        share for each in pods if each["metadata"]["uid"] != without for share in of_pod_units(each)
+    ]
 
 
 def of_units(count: int) -> list[Share]:
     """The promises of units: whole GPUs, and the rest of one."""
-    whole, rest = divmod(max(0, count), PER_GPU)
+    whole, rest = divmod(max(0, count), WHOLE)
     found = [Share(gpu=1.0)] * min(whole, COUNT_MOST)
-    return [*found, Share(gpu=rest / PER_GPU)] if rest else found
+    return [*found, Share(gpu=rest / WHOLE)] if rest else found
 
 
 def _kept(pod: Mapping[str, Any]) -> list[Share]:
@@ -128,12 +136,6 @@ def _size(shares: Iterable[Share]) -> tuple[float, int]:
     return sum(each.gpu or 0.0 for each in found), sum(each.memory_bytes for each in found)
 
 
-def _containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    spec = pod.get("spec") or {}
-    yield from spec.get("initContainers") or []
-    yield from spec.get("containers") or []
-
-
 def _of_limits(container: Mapping[str, Any]) -> list[Share]:
     limits = (container.get("resources") or {}).get("limits") or {}
     units = 0
@@ -143,5 +145,5 @@ def _of_limits(container: Mapping[str, Any]) -> list[Share]:
                 number = quantity.parse_count(str(text))
             except quantity.InvalidQuantity:
                 continue  # the API server admits no part of a unit
-            units += number * PER_GPU if key == names.GPU else number
+            units += number * WHOLE if key == names.GPU else number
     return of_units(units)
