@@ -21,6 +21,7 @@ LOOK_S: Final = 0.5
 RESIZES: Final = ("Resized", "ResizeRefused")
 """The reasons of Events with which a node answers a resize."""
 GPU_TITLES: Final = ("NODE", "GPU", "MODEL", "MEMORY", "PROMISED", "KEPT", "SHARES", "TROUBLE")
+UNIT_TITLES: Final = ("NODE", "RESOURCE", "UNITS", "USED")
 POD_TITLES: Final = ("NAMESPACE", "POD", "STATE", "NODE", "GPU", "ASKED", "RECEIVED", "ALLOCATED")
 
 
@@ -188,6 +189,7 @@ def _show(seen: ClusterObjects, output: str) -> None:
             {
                 "gpus": cluster_report.gpus(seen),
                 "pods": cluster_report.pods(seen),
+                "units": seen.units,
                 "silent": seen.silent,
                 "left_out": seen.left_out,
             }
@@ -200,26 +202,40 @@ def _show(seen: ClusterObjects, output: str) -> None:
         click.echo(f"RECEIVED and ALLOCATED on node {node} are not known: {why}", err=True)
 
 
-def _text(seen: ClusterObjects) -> str:
+def _gpus_text(seen: ClusterObjects) -> str:
+    """A table of the GPUs, or of the units where nodes offer these instead."""
     from moiety.kube import cluster_report
 
     rows = cluster_report.gpus(seen)
-    found = [
-        table(
-            GPU_TITLES,
+    if rows:
+        cells = [
             [
-                [
-                    row.node, row.device, row.model or "-", size(row.memory_bytes),
-                    f"{row.percent} %", size(row.promised_bytes), str(row.pods), row.trouble or "-",
-                ]
-                for row in rows
-            ],
-        )
-        if rows
-        else "no node offers GPUs by claims"
-    ]  # fmt: skip
-    if "gpus" in seen.left_out:
-        found = []
+                row.node, row.device, row.model or "-", size(row.memory_bytes),
+                f"{row.percent} %", size(row.promised_bytes), str(row.pods), row.trouble or "-",
+            ]
+            for row in rows
+        ]  # fmt: skip
+        return table(GPU_TITLES, cells)
+    if not seen.units:
+        return "no node offers GPUs (does moiety-node run on one?)"
+    return table(
+        UNIT_TITLES,
+        [
+            [
+                each.node,
+                each.resource,
+                str(each.offered),
+                "-" if each.used is None else str(each.used),
+            ]
+            for each in seen.units
+        ],
+    )
+
+
+def _text(seen: ClusterObjects) -> str:
+    from moiety.kube import cluster_report
+
+    found = [] if "gpus" in seen.left_out else [_gpus_text(seen)]
     pods = cluster_report.pods(seen)
     if not pods:
         return "\n".join([*found, "no pod has a share, or waits for one"])

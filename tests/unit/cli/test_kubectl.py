@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from moiety.cli.kubectl import kubectl
-from moiety.kube.client import PODS
+from moiety.kube.client import NODES, PODS
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kube_node import kubeconfig
 
@@ -129,5 +129,31 @@ def test_an_editor_is_shown_the_pods_of_the_namespace_and_what_is_left_out(
         assert set(plain["left_out"]) == {"pods", "gpus", "received"}
         nothing = await status(tmp_path, server, "-n", "other")
         assert nothing.exit_code != 0
+
+    story_with(story)
+
+
+def test_in_a_cluster_without_slices_the_units_of_nodes_are_shown(tmp_path: Path) -> None:
+    async def story(server: ApiServer) -> None:
+        assert "no node offers GPUs" in (await status(tmp_path, server)).stdout
+        offered = {"allocatable": {"moiety.dev/gpu-percent": "200", "cpu": "8"}}
+        server.put(NODES, {"metadata": {"name": "a"}, "status": offered})
+        limits = {"moiety.dev/gpu-percent": "50"}
+        main = {"name": "main", "resources": {"limits": limits}}
+        server.put(
+            PODS,
+            {
+                "metadata": {"name": "p"},
+                "spec": {"nodeName": "a", "containers": [main]},
+                "status": {"phase": "Running"},
+            },
+            "default",
+        )
+        shown = (await status(tmp_path, server)).stdout.splitlines()
+        assert shown[0].split() == ["NODE", "RESOURCE", "UNITS", "USED"]
+        assert shown[1].split() == ["a", "moiety.dev/gpu-percent", "200", "50"]
+        plain = json.loads((await status(tmp_path, server, "-o", "json")).stdout)
+        expected = {"node": "a", "resource": "moiety.dev/gpu-percent", "offered": 200, "used": 50}
+        assert plain["units"] == [expected]
 
     story_with(story)
