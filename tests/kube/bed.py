@@ -132,16 +132,18 @@ class Bed:
             check=False,
         )
 
-    def must(self, *command: str, stdin: str | None = None) -> str:
+    def must(self, *command: str, stdin: str | None = None, timeout_s: float = DEADLINE_S) -> str:
         """The same for a command that succeeds; what it printed."""
-        done = self.call(*command, stdin=stdin)
+        done = self.call(*command, stdin=stdin, timeout_s=timeout_s)
         if done.returncode:
             raise AssertionError(f"{command} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+    def kubectl(
+        self, *arguments: str, stdin: str | None = None, timeout_s: float = DEADLINE_S
+    ) -> str:
         """What kubectl prints."""
-        return self.must("kubectl", *arguments, stdin=stdin)
+        return self.must("kubectl", *arguments, stdin=stdin, timeout_s=timeout_s)
 
     def get(self, *arguments: str) -> Any:
         """An object, or a list of objects."""

@@ -73,7 +73,7 @@ class Installation:
         self.bed.kubectl("apply", "-k", str(self.kustomization(tag)))
         wait = ("rollout", "status", "ds/moiety-node", "deploy/moiety-webhook")
         try:
-            self.bed.kubectl("-n", SYSTEM, *wait, f"--timeout={ROLL_S}s")
+            self.bed.kubectl("-n", SYSTEM, *wait, f"--timeout={ROLL_S}s", timeout_s=2 * ROLL_S)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.told()}") from None
 
@@ -128,7 +128,7 @@ class Installation:
         remove = str(product.ROOT / "deploy" / "remove")
         bed.kubectl("apply", "-k", remove)
         wait = ("rollout", "status", "ds/moiety-remove", f"--timeout={ROLL_S}s")
-        bed.kubectl("-n", "moiety-remove", *wait)
+        bed.kubectl("-n", "moiety-remove", *wait, timeout_s=2 * ROLL_S)
         bed.kubectl("delete", "-k", remove)
 
     def clean(self) -> None:
