@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from bench.growth import Scales
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call
+from moiety.wire import layout
 from tests.support.memory_probe import OURS
 
 TENANTS = 40
@@ -19,6 +21,12 @@ BOUNDED = {
     "moiety.agent.core.journal._Repeats",
 }
 """of these it has those of the last minute, the last thousand, and those of ten seconds"""
+FLAGS = {
+    f"{layout.__name__}.{name}"
+    for name, each in vars(layout).items()
+    if isinstance(each, type) and issubclass(each, enum.Flag)
+}
+"""each has an object for every combination of its flags, from when it is first met"""
 PASSING = {"moiety.agent.core.client.Client"}
 """whether a gang is whole is looked after for some seconds"""
 
@@ -29,7 +37,7 @@ def kept(scales: Scales) -> dict[str, int]:
     return {
         name: count
         for name, count in objects.items()
-        if name.startswith(OURS) and name not in BOUNDED
+        if name.startswith(OURS) and name not in BOUNDED | FLAGS
     }
 
 
