@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from moiety.kube import cluster_gpus
 from moiety.kube.model import names, quantity, share_config
-from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.pod_spec import ENDED, containers
 from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.node_units import NodeUnits
@@ -19,7 +19,6 @@ from moiety.model.errors import MoietyError
 from moiety.model.share import Share
 
 Object = Mapping[str, Any]
-ENDED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from moiety.kube import cluster_report, node_units
 from moiety.kube.dialects import resolve
 from moiety.kube.dialects.request import RequestRefused, WebhookConfig
 from moiety.kube.model import names
+from moiety.kube.model.pod_spec import ENDED
 from moiety.kube.model.quantity import WHOLE
 from moiety.model.format import format_bytes, format_fraction
 
@@ -69,12 +70,12 @@ def _said(
         name for space, name in cluster_report.claim_keys(pod) if (space, name) not in claims
     ]
     is_known = "claims" not in seen.left_out
-    if lacking and is_known and phase not in cluster_report.ENDED:
+    if lacking and is_known and phase not in ENDED:
         return f"waits for claim {lacking[0]}, which does not exist", "kubectl get resourceclaims"
     if row is None:
         return _without(pod, config)
     asked = "; ".join(f"{who}: {what}" for who, what in row.asked.items())
-    if phase in cluster_report.ENDED:
+    if phase in ENDED:
         return f"has ended ({phase})", ""
     if phase == "Running":
         on = f" of {', '.join(row.gpus)}" if row.gpus else ""

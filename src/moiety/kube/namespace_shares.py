@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from moiety.kube.model import names, quantity, share_config
-from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.pod_spec import ENDED, containers
 from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.resource_slices import COMPUTE, MEMORY
@@ -21,7 +21,6 @@ from moiety.model.share import NOTHING_ASKED, Share
 
 COUNT_MOST: Final = 128
 """More devices than a claim can have."""
-ENDED: Final = ("Succeeded", "Failed")
 
 
 def is_allocated(claim: Mapping[str, Any]) -> bool:

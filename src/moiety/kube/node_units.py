@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moiety.kube.model import names, quantity
-from moiety.kube.namespace_shares import ENDED
+from moiety.kube.model.pod_spec import ENDED
 
 Object = Mapping[str, Any]
 

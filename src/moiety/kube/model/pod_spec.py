@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
+
+ENDED: Final = ("Succeeded", "Failed")
+"""The phases of a pod whose containers will not run again."""
 
 
 def containers(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from moiety.kube.client import PODS, ApiClient, ApiError, Object, Resource
 from moiety.kube.model import names
+from moiety.kube.model.pod_spec import ENDED
 from moiety.kube.templates import NAME_PREFIX
 from moiety.kube.webhook.cluster_cache import age_s
 
@@ -22,7 +23,6 @@ KEEP_S: Final = 3600.0
 """The least age of a removed template: younger ones may have a pod that is not there yet."""
 SETTLE_S: Final = 30.0
 """Longer than an answer of the webhook takes to arrive."""
-ENDED: Final = ("Succeeded", "Failed")
 
 
 async def make(client: ApiClient, template: Object, namespace: str) -> None:
