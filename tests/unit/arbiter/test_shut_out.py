@@ -53,6 +53,15 @@ def run(node: SimulatedNode, seconds: float) -> None:
         node.settle()
 
 
+def shut_out_for(node: SimulatedNode, seconds: float) -> tuple[SimulatedTenant, SimulatedTenant]:
+    """The holder has pinned all that it has, and the other waits for so long."""
+    holder, waiter = holder_and_waiter(node)
+    pin(node, holder)
+    waiter.touch()
+    run(node, seconds)
+    return holder, waiter
+
+
 def reports(node: SimulatedNode) -> list[tuple[int, bool]]:
     """Who was reported, and whether it was to be ended."""
     told = [each for each in node.told if isinstance(each, do.Overdue)]
@@ -79,10 +88,7 @@ def test_who_shuts_another_out_is_reported_and_then_treated_as_overdue(
 
 def test_who_shuts_another_out_gets_no_lease_before_that_is_over() -> None:
     node = node_with(OverduePolicy.FENCE)
-    holder, waiter = holder_and_waiter(node)
-    pin(node, holder)
-    waiter.touch()
-    run(node, 2 * DEADLINE_S + 1)
+    holder, waiter = shut_out_for(node, 2 * DEADLINE_S + 1)
     holder.touch()
     run(node, 3)
     assert f"it shuts out others: its memory cannot leave ({CALL})" in node.view(holder).reason
@@ -94,10 +100,9 @@ def test_who_shuts_another_out_gets_no_lease_before_that_is_over() -> None:
 
 def test_who_waited_goes_on_when_the_other_was_killed() -> None:
     node = node_with(OverduePolicy.KILL)
-    holder, waiter = holder_and_waiter(node)
-    pin(node, holder)
-    waiter.touch()
-    run(node, 2 * DEADLINE_S + 1)
+    holder, waiter = shut_out_for(node, 2 * DEADLINE_S + 1)
+    assert reports(node)[-1] == (holder.number, True), "the agent ends it"
+    assert not waiter.is_open
     node.kill(holder)
     node.settle()
     assert waiter.is_open
