@@ -21,7 +21,8 @@ export PYTHONPYCACHEPREFIX := $(WORK)/pycache
 export RUFF_CACHE_DIR := $(WORK)/ruff
 export MYPY_CACHE_DIR := $(WORK)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(WORK)/hypothesis
-unexport PYTHONPATH MOIETY_NATIVE VIRTUAL_ENV
+# Without bytecode every process that a test starts would compile the whole product again.
+unexport PYTHONDONTWRITEBYTECODE PYTHONPATH MOIETY_NATIVE VIRTUAL_ENV
 
 # Folders are listed too: their time tells when a file went away.
 SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*' -not -name '*.egg-info') \
