@@ -66,12 +66,13 @@ class Timer:
         self.driver = driver
         self.library: Any = ctypes.CDLL(path) if path else None
         self.empty_ns = 0.0
-        """what ctypes itself costs, already taken off"""
+        """what ctypes itself costs at least, already taken off"""
         if not path:
             # a function of C that does next to nothing: one of Python's would cost more to enter
             labs = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p).value or 0
             nothing = PROTOTYPE(labs)
-            self.empty_ns = statistics.median(self._by_ctypes(nothing, [[0] * ARGUMENTS] * 200, 1))
+            # the least: a busy machine makes some calls slower, and never one faster
+            self.empty_ns = min(self._by_ctypes(nothing, [[0] * ARGUMENTS] * 200, 1))
 
     @property
     def how(self) -> str:
