@@ -21,7 +21,7 @@ from moiety.agent.control.commands import ControlCommands
 from moiety.agent.control.configuration import Read
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
-from moiety.agent.control.options import ARENA_MOST, Options
+from moiety.agent.control.options import ARENA_MOST, ARENA_SHARE, Options
 from moiety.agent.control.promises import Promises
 from moiety.agent.control.records import survivors as find_survivors
 from moiety.agent.control.report import Reports
@@ -112,9 +112,14 @@ class Service:
         parts.wait_messages.after_s = self._options.say_after_s
         parts.add_arena(
             ArenaSize.of(
-                self._arena_bytes, self._options.arena_ready_bytes, [each for _, each in gpus]
+                self._arena_bytes,
+                self._options.arena_ready_bytes,
+                [each for _, each in gpus],
+                ARENA_SHARE if self._options.arena_bytes is None else 0.0,
             )
         )
+        if parts.arena:
+            parts.arena.on_grown.append(lambda size: self._note_arena(f"{size}\n", is_needed=False))
         parts.add_monitors(self._options.watch)
         self._workloads = known = Workloads(
             self._directory,

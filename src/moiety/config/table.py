@@ -99,7 +99,8 @@ class AgentSettings:
         "share out this much of each GPU", unset="all of it, less headroom"
     )
     arena_bytes: Size | None = setting(
-        "host memory for evicted data", unset="80 % of what is available when the agent starts"
+        "host memory for evicted data",
+        unset="80 % of what is available, also when that becomes more",
     )
     arena_ready_bytes: Size | None = setting(
         "prepare at most this much of it ahead of need", unset="all that could be needed"

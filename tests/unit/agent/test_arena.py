@@ -97,7 +97,7 @@ class Paper:
 class Setting:
     """An agent with one GPU of 100 MiB and an arena of `size`; `free` is what the host has left."""
 
-    def __init__(self, size: int = GIB, ready: int | None = None) -> None:
+    def __init__(self, size: int = GIB, ready: int | None = None, host_part: float = 0.0) -> None:
         self.loop = Loop()
         self.clients: dict[int, Client] = {}
         self.journal = Journal()
@@ -113,7 +113,7 @@ class Setting:
         self.arena = Arena(
             cast("Any", runtime),
             cast("Any", self.loop),
-            ArenaSize(size, size if ready is None else ready, SEGMENT, 8 * MIB),
+            ArenaSize(size, size if ready is None else ready, SEGMENT, 8 * MIB, host_part),
             clients=cast("Any", self.clients),
             gpus={},
             arbiter=self.arbiter,
@@ -248,6 +248,51 @@ def test_a_host_that_runs_short_lets_no_more_in(setting: Any) -> None:
     here.free = 64 * GIB
     here.loop.pass_s(1.1)
     assert here.arena.size_bytes == GIB
+
+
+def test_a_host_that_runs_short_gets_back_at_once_what_nobody_uses(setting: Any) -> None:
+    here = setting()
+    first = here.start(1, 80)
+    here.start(2, 40)
+    here.settle()
+    assert here.arena.ready_bytes == 5 * SEGMENT, "one of them is spare"
+    here.feed(ev.Free(1, 0, 60 * MIB, 60 * MIB))
+    here.free = 0
+    for _ in range(3):
+        here.loop.pass_s(1.1)
+        here.settle()
+    assert here.arena.ready_bytes == 4 * SEGMENT
+    assert Type.ARENA_BACK in [note.type for note in first.sent], "nothing of it may have to leave"
+
+
+def test_an_arena_follows_a_host_that_gets_more_memory(setting: Any) -> None:
+    here = setting(host_part=0.5)
+    grown: list[int] = []
+    here.arena.on_grown.append(grown.append)
+    here.free = RESERVE_BYTES + 2 * GIB
+    here.start(1, 80)
+    here.settle()
+    assert (here.arena.size_bytes, grown) == (GIB, [])
+    here.free = RESERVE_BYTES + 2 * GIB + GIB // 8
+    here.loop.pass_s(1.1)
+    assert (here.arena.size_bytes, grown) == (GIB, []), "an eighth more, or nothing"
+    here.free = RESERVE_BYTES + 16 * GIB
+    here.loop.pass_s(1.1)
+    assert (here.arena.size_bytes, grown) == (8 * GIB, [8 * GIB])
+    assert here.arena.segments.limit_bytes == 8 * GIB
+    here.free = RESERVE_BYTES + GIB
+    here.loop.pass_s(1.1)
+    assert here.arena.size_bytes == GIB
+
+
+def test_an_arena_that_was_named_stays_as_it_is(setting: Any) -> None:
+    here = setting()
+    here.free = 512 * GIB
+    here.start(1, 80)
+    here.settle()
+    assert here.arena.size_bytes == GIB
+    fixed = ArenaSize.of(GIB, 2 * SEGMENT, [budget(96 * MIB)], 0.5)
+    assert fixed.grown(64 * GIB).ready_bytes == 2 * SEGMENT, "what is prepared was named"
 
 
 def test_the_segments_of_one_who_left_go_with_it(setting: Any) -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from moiety.agent.arena.plan import (
+    HURRY_S,
     KEEP_S,
     Action,
     AskBack,
@@ -205,6 +206,15 @@ def test_what_was_not_needed_for_long_goes_back_to_the_system() -> None:
     settle(segments, 3.0 + KEEP_S)
     settle(segments, 4.0 + 2 * KEEP_S)
     assert segments.segments == {}
+
+
+def test_where_the_host_is_short_it_goes_back_after_a_second() -> None:
+    segments = ledger(t1=25)
+    settle(segments)
+    segments.needs = {1: 5}
+    assert segments.plan(1.0, may_make=False, is_short=True) == []
+    done = segments.plan(1.0 + HURRY_S, may_make=False, is_short=True)
+    assert done == [AskBack(1, 20), Drop(4)], "and none is kept ready"
 
 
 def test_a_tenant_waits_for_no_more_than_it_may_have() -> None:

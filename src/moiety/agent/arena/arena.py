@@ -11,12 +11,12 @@ import os
 import resource
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from moiety.agent.arena import plan as do
 from moiety.agent.arena import prefault
-from moiety.agent.arena.host_memory import available_bytes
+from moiety.agent.arena.host_memory import spare_bytes
 from moiety.agent.arena.plan import Segments
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus
@@ -41,6 +41,8 @@ RESERVE_BYTES: Final = 256 << 20
 UNUSED_PART: Final = 8
 STEPS: Final = 16
 """Number of steps in which the size is lowered and raised."""
+GROWTH_PART: Final = 8
+"""An arena that follows the host's memory grows by at least this part of its size."""
 DESCRIPTORS: Final = 1 << 16
 
 _MATTERS: Final = (ev.AllocRequest, ev.Free, ev.Attach, ev.Detach, ev.Left, ev.Pinned, ev.ShareSet)
@@ -64,16 +66,28 @@ class ArenaSize:
     ready_bytes: int
     segment_bytes: int
     moving_bytes: int
+    host_part: float = 0.0
+    """The part of the host's memory that it grows to as that becomes more; 0: it is fixed."""
 
     @classmethod
-    def of(cls, size: int, ready: int | None, budgets: Iterable[GpuBudget]) -> ArenaSize:
+    def of(
+        cls, size: int, ready: int | None, budgets: Iterable[GpuBudget], host_part: float = 0.0
+    ) -> ArenaSize:
         """Return the size of the arena for GPUs with these budgets."""
         each = list(budgets)
         near = max((b.capacity_bytes for b in each), default=0) // 8
         segment = 1 << max(0, near.bit_length() - 1)
         segment = max(SMALLEST_BYTES, min(LARGEST_BYTES, segment), *(b.chunk_bytes for b in each))
         limit = size if ready is None else min(size, ready)
-        return cls(size, limit, segment, sum(b.moving_bytes for b in each))
+        return cls(size, limit, segment, sum(b.moving_bytes for b in each), host_part)
+
+    def grown(self, host_bytes: int) -> ArenaSize:
+        """The same where the host has this much for it and all else; itself if that is no more."""
+        size = int(host_bytes * self.host_part)
+        if size < self.size_bytes + max(self.segment_bytes, self.size_bytes // GROWTH_PART):
+            return self
+        ready = size if self.ready_bytes == self.size_bytes else self.ready_bytes
+        return replace(self, size_bytes=size, ready_bytes=ready)
 
 
 class Arena:
@@ -90,7 +104,7 @@ class Arena:
         arbiter: Arbiter,
         journal: Journal,
         memory: Memory = prefault,
-        available: Callable[[], int] = available_bytes,
+        available: Callable[[], int] = spare_bytes,
     ) -> None:
         """Begin empty; `on_event` and `on_left` say when the plan may have changed."""
         self.extent = extent
@@ -114,6 +128,8 @@ class Arena:
         self._looked_s = -math.inf
         self._free_bytes = 0
         self._stopped = False
+        self.on_grown: list[Callable[[int], None]] = []
+        """Called with the size in bytes when the arena became larger than it ever was."""
         self.on_overdue: list[Callable[[Client], None]] = []
         """Called, again and again, with a process that does not answer what it can give back."""
         self.deadline_s: Callable[[], float] = lambda: self.segments.deadline_s
@@ -219,17 +235,19 @@ class Arena:
             self.segments.needs = self._arbiter.host_needs()
             self.segments.deadline_s = self.deadline_s()
             may_make = self._free_bytes >= self.segments.segment_bytes
-            for action in self.segments.plan(now_s, may_make=may_make):
+            is_short = self._free_bytes < 0
+            for action in self.segments.plan(now_s, may_make=may_make, is_short=is_short):
                 _DO[type(action)](self, action)
         if self._clients or self.segments.segments:
             self._look_at(min(now_s + LOOK_S, self.segments.due_s))
 
     def _look(self, now_s: float) -> None:
-        """Measure the host's free memory; if it is too little, promise less from now on."""
+        """Measure the host's free memory, and promise as much of it as it has from now on."""
         self._looked_s = now_s
         self._free_bytes = self._available() - RESERVE_BYTES
-        wanted = self.extent.size_bytes
         had = max(self.segments.made_bytes, self.used_bytes())
+        self._grow(had + max(0, self._free_bytes))
+        wanted = self.extent.size_bytes
         possible = had + max(0, self._free_bytes)
         step = max(1, wanted // STEPS)
         size = wanted if possible >= wanted else possible // step * step
@@ -244,6 +262,15 @@ class Arena:
         told = f"{format_bytes(size)} for evicted data"
         self._journal.often("arena", what, f"{told} {reason}" if reason else told)
         self._runtime.feed(ev.ArenaSet(max(0, size - self.extent.moving_bytes), reason))
+
+    def _grow(self, host_bytes: int) -> None:
+        grown = self.extent.grown(host_bytes)
+        if grown is self.extent:
+            return
+        self.extent = grown
+        self.segments.limit_bytes = grown.ready_bytes
+        for call in self.on_grown:
+            call(grown.size_bytes)
 
     # What the ledger decided
 

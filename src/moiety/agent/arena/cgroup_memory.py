@@ -51,33 +51,44 @@ class MemoryLimit:
 def memory_limits(proc: Path, cgroups: Path) -> list[MemoryLimit]:
     """The limits of this process' group and of every parent that is visible here.
 
-    In a container the mounted hierarchy may begin at the container's own group: then that group is
-    the mount itself. Version 1 also tells the lowest limit of parents that are not mounted here.
+    Version 1 also tells the lowest limit of parents that are not mounted here.
 
     Args:
         proc: the folder of /proc.
         cgroups: the folder of /sys/fs/cgroup.
     """
+    each = (_limit(files, folder) for files, folder in _groups(proc, cgroups))
+    return [limit for limit in each if limit]
+
+
+def own_group(proc: Path, cgroups: Path) -> Path | None:
+    """The folder of this process' group of version 2; None if it is not visible here."""
+    own = (folder for files, folder in _groups(proc, cgroups) if files is _V2)
+    return next((folder for folder in own if (folder / "cgroup.procs").exists()), None)
+
+
+def _groups(proc: Path, cgroups: Path) -> Iterator[tuple[_Files, Path]]:
+    """Where this process' group may be, and each parent of it.
+
+    In a container the mounted hierarchy may begin at the container's own group: then that group is
+    the mount itself.
+    """
     try:
         lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
-        return []  # a kernel without control groups
-    found: list[MemoryLimit] = []
+        return  # a kernel without control groups
     for line in lines:
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if number == "0":
-            found += _hierarchy(_V2, path, cgroups)
+            files = _V2
         elif "memory" in controllers.split(","):
-            found += _hierarchy(_V1, path, cgroups)
-    return found
-
-
-def _hierarchy(files: _Files, path: str, cgroups: Path) -> Iterator[MemoryLimit]:
-    for mount in files.mounts:
-        for folder in _upwards(cgroups / mount, path):
-            if limit := _limit(files, folder):
-                yield limit
+            files = _V1
+        else:
+            continue
+        for mount in files.mounts:
+            for folder in _upwards(cgroups / mount, path):
+                yield files, folder
 
 
 def _upwards(mount: Path, path: str) -> Iterator[Path]:

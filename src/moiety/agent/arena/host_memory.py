@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent.arena.cgroup_memory import memory_limits
+from moiety.agent.arena.memory_pressure import is_under_pressure
 from moiety.model.units import parse_bytes
 
 PROC: Final = Path("/proc")
@@ -24,6 +25,16 @@ def available_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
         return parse_bytes(named)
     left = [limit.left_bytes for limit in memory_limits(proc, cgroups)]
     return min([_mem_available(proc), *left])
+
+
+def spare_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int:
+    """As `available_bytes`, but nothing while programs stand still for want of memory.
+
+    MemAvailable counts page cache that could be given up, and that busy programs then read again.
+    """
+    if not os.environ.get("MOIETY_HOST_MEMORY") and is_under_pressure(proc, cgroups):
+        return 0
+    return available_bytes(proc, cgroups)
 
 
 def _mem_available(proc: Path) -> int:

@@ -15,6 +15,8 @@ from typing import Final
 
 KEEP_S: Final = 30.0
 """Seconds after which an unused segment goes back to the system."""
+HURRY_S: Final = 1.0
+"""The same where the host is short of memory."""
 AT_ONCE: Final = 2
 """Segments that are made at one time; few, so that a changed plan finds few under way."""
 
@@ -216,8 +218,14 @@ class Segments:
 
     # What should be done
 
-    def plan(self, now_s: float, *, may_make: bool) -> list[Action]:
-        """Return the actions for now, in order. `may_make`: the host has memory to spare."""
+    def plan(self, now_s: float, *, may_make: bool, is_short: bool = False) -> list[Action]:
+        """Return the actions for now, in order.
+
+        Args:
+            now_s: the time, in seconds on any clock that never goes back.
+            may_make: the host has memory to spare.
+            is_short: the host has so little that unused segments go back at once.
+        """
         actions, self._later = self._later, []
         self._now_s = now_s
         self._forgive(now_s)
@@ -225,7 +233,7 @@ class Segments:
         lacking = self._give(actions)
         self._make(actions, lacking, may_make=may_make)
         self._settle(actions, lacking)
-        self._shrink(actions, lacking, now_s)
+        self._shrink(actions, lacking, now_s, is_short=is_short)
         actions += self._later
         self._later = []
         return actions
@@ -318,24 +326,27 @@ class Segments:
                 del self.urgent[tenant]
                 actions.append(Deny(tenant))
 
-    def _shrink(self, actions: list[Action], lacking: dict[int, int], now_s: float) -> None:
-        """Drop, or ask back, segments that were not needed for `KEEP_S`."""
+    def _shrink(
+        self, actions: list[Action], lacking: dict[int, int], now_s: float, *, is_short: bool
+    ) -> None:
+        """Drop, or ask back, segments that were not needed for `KEEP_S`, or `HURRY_S`."""
+        keep_s = HURRY_S if is_short else KEEP_S
         ready = [] if lacking else list(self._in(SegmentState.READY))
-        spare = bool(self.needs)
-        if self._is_old(0, len(ready) > spare, now_s):
+        spare = bool(self.needs) and not is_short
+        if self._is_old(0, len(ready) > spare, now_s, keep_s):
             for segment in ready[spare:]:
                 self._drop(segment)
         for tenant, held in self._held().items():
             surplus = (held - self.needs.get(tenant, 0)) // self.segment_bytes
-            if self._is_old(tenant, surplus > 0, now_s):
+            if self._is_old(tenant, surplus > 0, now_s, keep_s):
                 self._ask(actions, tenant, surplus * self.segment_bytes)
 
-    def _is_old(self, tenant: int, surplus: bool, now_s: float) -> bool:
+    def _is_old(self, tenant: int, surplus: bool, now_s: float, keep_s: float) -> bool:
         if not surplus:
             self._surplus_since.pop(tenant, None)
             return False
         since_s = self._surplus_since.setdefault(tenant, now_s)
-        if now_s - since_s < KEEP_S:
+        if now_s - since_s < keep_s:
             return False
         self._surplus_since[tenant] = now_s
         return True
