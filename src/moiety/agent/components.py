@@ -24,6 +24,7 @@ from moiety.agent.core.read_turns import ReadTurns
 from moiety.agent.core.recovery import Recovery
 from moiety.agent.core.runtime import LiveSettings, Runtime
 from moiety.agent.core.timeline import Timeline
+from moiety.agent.monitor.telemetry_history import TelemetryHistory
 from moiety.agent.monitor.usage_monitor import UsageMonitor
 from moiety.agent.monitor.xid_errors import XidErrors
 from moiety.agent.shim.gang_detection import GangDetection
@@ -69,6 +70,7 @@ class Components:
     arena: Arena | None = None
     monitor: UsageMonitor | None = None
     xid_errors: XidErrors | None = None
+    telemetry: TelemetryHistory | None = None
 
     def add_arena(self, size: ArenaSize) -> None:
         """Prepare host memory for evicted data."""
@@ -115,6 +117,15 @@ class Components:
             journal=self.journal,
         )
         errors.start()
+        self.telemetry = TelemetryHistory(
+            self.runtime,
+            self.loop,
+            self.devices,
+            probe=self.probe,
+            gpus=self.gpus,
+            arbiter=self.arbiter,
+        )
+        self.telemetry.start()
 
     def stop(self) -> None:
         """Hang up on every process and stop every component; the journal stays open."""
@@ -122,6 +133,8 @@ class Components:
             self.monitor.stop()
         if self.xid_errors:
             self.xid_errors.stop()
+        if self.telemetry:
+            self.telemetry.stop()
         self.clients.stop()
         self.runtime.stop()
         self.orphans.stop()

@@ -220,6 +220,7 @@ class Service:
                 devices=parts.devices,
                 arena=parts.arena,
                 monitor=parts.monitor,
+                telemetry=parts.telemetry,
             ),
             limits=enforcer,
             read=self._read,

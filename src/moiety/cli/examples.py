@@ -17,7 +17,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety ps -o wide", "with gangs, modes and what cannot leave"),
         ("moiety ps -o json", "for a script"),
     ),
-    "status": (("moiety status", "how full the GPUs are, and who holds them"),),
+    "status": (
+        ("moiety status", "how full the GPUs are, and who holds them"),
+        ("moiety status -o wide --history", "clocks, ECC errors, and the last hour"),
+    ),
     "watch": (
         ("moiety watch", "who uses the GPUs without moiety"),
         ("moiety watch --dry-run --unregistered warn,60s,kill", "what would happen then"),

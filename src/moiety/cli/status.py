@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import call
 from moiety.agent.control.rows import GpuRow
 from moiety.agent.system.paths import find
-from moiety.cli.output import count, emit_json, fold, output_option, seconds, size, table
+from moiety.cli.output import count, emit_json, fold, seconds, size, table
 from moiety.model.errors import NoAgent
-from moiety.model.format import plain
+from moiety.model.format import plain, sparkline
 
 TITLES = (
     "GPU",
@@ -21,17 +23,36 @@ TITLES = (
     "FREE",
     "USED",
     "BUSY",
+    "TEMP",
+    "POWER",
     "HOLDERS",
     "WAITING",
 )
-LESS = ("USED", "TOTAL", "BUSY")
+LESS = ("USED", "TOTAL", "POWER", "TEMP", "BUSY")
 """Columns that a narrow terminal leaves out, in this order."""
+WIDE: Final = ("CLOCK", "MEMORY-CLOCK", "ECC", "SLOWED-BY")
+"""Columns that -o wide adds at the end; ECC is corrected/uncorrected errors."""
+HISTORY: Final = (("busy", "busy"), ("memory", "memory"), ("temperature_c", "temp"))
+CELSIUS_MAX: Final = 100.0
+"""The top of the bars of temperatures."""
 
 
 @click.command()
-@output_option
-def status(output: str) -> None:
-    """Show the GPUs, their memory and their holders."""
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json"]),
+    default="table",
+    show_default=True,
+    help="For people, with more columns, or for programs.",
+)
+@click.option("--history", is_flag=True, help="Draw the last hour, a bar for each minute.")
+def status(output: str, history: bool) -> None:
+    """Show the GPUs, their memory and their holders.
+
+    With -o wide, ECC is the number of corrected and uncorrected errors since the driver was loaded,
+    and SLOWED-BY why the clocks are lowered. "-" is a value that the GPU does not have.
+    """
     try:
         with call(find()) as agent:
             found = agent.ask(protocol.Status(), protocol.NodeStatus)
@@ -45,7 +66,13 @@ def status(output: str) -> None:
         emit_json(found)
         return
     click.echo(fold(agent_line(found), 2))
-    click.echo(table(TITLES, [_cells(row) for row in found.gpus], LESS))
+    wide = output == "wide"
+    titles = [*TITLES, *WIDE] if wide else TITLES
+    rows = [[*_cells(row), *(_wide_cells(row) if wide else ())] for row in found.gpus]
+    click.echo(table(titles, rows, () if wide else LESS))
+    for row in found.gpus if history else ():
+        for line in drawn(row):
+            click.echo(line)
     for note in found.notes:
         click.echo(fold(plain(note), 2))
 
@@ -66,6 +93,40 @@ def agent_line(found: protocol.NodeStatus) -> str:
     )
 
 
+def drawn(row: GpuRow) -> list[str]:
+    """The last hour of a GPU, one line for each value that it has."""
+    lines = [
+        f"GPU {row.gpu} {title.ljust(6)} {sparkline(row.history.get(name, []), top)}"
+        for name, title, top in _tops(row)
+        if any(value is not None for value in row.history.get(name, []))
+    ]
+    return lines or [f"GPU {row.gpu} has no history yet; it has a value after 15 s"]
+
+
+def _tops(row: GpuRow) -> list[tuple[str, str, float]]:
+    found = [(name, title, 1.0) for name, title in HISTORY[:2]]
+    found.append((*HISTORY[2], CELSIUS_MAX))
+    if row.power_limit_w:
+        found.append(("power_w", "power", row.power_limit_w))
+    return found
+
+
+def power(row: GpuRow) -> str:
+    """The power and its limit in watts, such as 62/400 W."""
+    if row.power_w is None:
+        return "-"
+    limit = "" if row.power_limit_w is None else f"/{row.power_limit_w:.0f}"
+    return f"{row.power_w:.0f}{limit} W"
+
+
+def _wide_cells(row: GpuRow) -> list[str]:
+    clocks = (row.sm_clock_mhz, row.memory_clock_mhz)
+    errors = (row.ecc_corrected, row.ecc_uncorrected)
+    ecc = "-" if errors == (None, None) else "/".join("-" if e is None else str(e) for e in errors)
+    slowed = "-" if row.clock_events is None else ", ".join(row.slowed_by) or "nothing"
+    return [*("-" if clock is None else f"{clock} MHz" for clock in clocks), ecc, slowed]
+
+
 def _cells(row: GpuRow) -> list[str]:
     return [
         str(row.gpu),
@@ -76,6 +137,8 @@ def _cells(row: GpuRow) -> list[str]:
         size(max(0, row.free_bytes)),
         size(row.used_bytes),
         "-" if row.utilisation is None else f"{row.utilisation:.0%}",
+        "-" if row.temperature_c is None else f"{row.temperature_c} C",
+        power(row),
         ",".join(map(str, row.holders)) or "-",
         ",".join(map(str, row.waiting)) or "-",
     ]

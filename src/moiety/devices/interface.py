@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from moiety.devices.telemetry import Telemetry
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
@@ -67,6 +69,9 @@ class Devices(Protocol):
 
     def usage(self, index: int) -> Usage:
         """One GPU now; may take milliseconds."""
+
+    def telemetry(self, index: int) -> Telemetry:
+        """The sensors of one GPU now; may take milliseconds."""
 
     def users(self, index: int, since_us: int) -> list[GpuProcess]:
         """Every process that computes on a GPU, and its work since `since_us` (since 1970)."""

@@ -13,6 +13,7 @@ from typing import Any
 from moiety.devices.gpu_models import Card, card_of
 from moiety.devices.interface import Device, GpuProcess, Usage
 from moiety.devices.native import is_simulated, simgpu_dir
+from moiety.devices.telemetry import Telemetry, read
 
 LIBRARY = "libnvidia-ml.so.1"
 SENTENCE_MAX = 500
@@ -85,6 +86,10 @@ class Nvml:
             utilisation=rates.gpu / 100 if rates is not None else None,
             processes=processes,
         )
+
+    def telemetry(self, index: int) -> Telemetry:
+        """The sensors of one GPU; a value that it does not have is None."""
+        return read(self._optional, self._nvml.nvmlDeviceGetHandleByIndex(index))
 
     def users(self, index: int, since_us: int) -> list[GpuProcess]:
         """Every process that computes on a GPU; a process with several contexts counts once."""

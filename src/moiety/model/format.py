@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+SPARKS: Final = "▁▂▃▄▅▆▇█"
 BINARY_UNITS: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
@@ -43,6 +45,15 @@ def format_fraction(value: float) -> str:
 
 def _trim(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def sparkline(values: Sequence[float | None], top: float) -> str:
+    """One bar for each value, from 0 to `top`; a blank where there is none."""
+    highest = len(SPARKS) - 1
+    return "".join(
+        " " if value is None else SPARKS[min(highest, max(0, round(value / top * highest)))]
+        for value in values
+    )
 
 
 def plain(text: str) -> str:

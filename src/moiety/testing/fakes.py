@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from moiety.devices.interface import Device, GpuProcess, Usage
+from moiety.devices.telemetry import Telemetry
 
 
 @dataclass
@@ -16,6 +17,8 @@ class FakeDevices:
     processes: dict[int, dict[int, int]] = field(default_factory=dict)
     busy: dict[int, float] = field(default_factory=dict)
     """The busy part by pid, on all of its GPUs."""
+    sensors: dict[int, Telemetry] = field(default_factory=dict)
+    """What the sensors say, by GPU."""
     driver_version: str = "550.00.00"
     closed: bool = False
 
@@ -38,6 +41,10 @@ class FakeDevices:
         processes = self.processes.get(index, {})
         used = self.used.get(index, sum(processes.values()))
         return Usage(used_bytes=used, utilisation=None, processes=dict(processes))
+
+    def telemetry(self, index: int) -> Telemetry:
+        """The sensors that were set; a GPU without them has no value."""
+        return self.sensors.get(index, Telemetry())
 
     def users(self, index: int, since_us: int) -> list[GpuProcess]:
         """The processes that were set."""

@@ -25,6 +25,15 @@ GPU = GpuRow(
     utilisation=0.25,
     holders=[3],
     waiting=[4, 5],
+    errors={31: 9.0, 48: 2.0},
+    temperature_c=61,
+    power_w=250.5,
+    sm_clock_mhz=1410,
+    memory_clock_mhz=1593,
+    ecc_corrected=2,
+    ecc_uncorrected=0,
+    clock_events=4,
+    energy_mj=7,
 )
 
 
@@ -78,12 +87,17 @@ def test_values_and_names_are_those_of_the_node() -> None:
     assert found["DCGM_FI_DEV_FB_FREE"][0][1] == 60 << 10
     assert found["DCGM_FI_DEV_GPU_UTIL"][0][1] == 25
     assert found["moiety_gpu_waiting"][0][1] == 2
+    assert found["DCGM_FI_DEV_GPU_TEMP"] == [({**card, "Hostname": "node1"}, 61)]
+    assert found["DCGM_FI_DEV_POWER_USAGE"][0][1] == 250.5
+    assert found["DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"][0][1] == 0
+    assert found["DCGM_FI_DEV_XID_ERRORS"][0][1] == 48, "the last one"
     labels, value = found["moiety_process_evicted_bytes_total"][0]
     assert labels == {
         "tenant": "3",
         "pid": "103",
         "program": 'a "name"\\n\n',
         "workload": "w",
+        "user": "",
         "namespace": "",
         "pod": "",
         "container": "",
@@ -97,11 +111,12 @@ def test_values_and_names_are_those_of_the_node() -> None:
 def test_what_is_not_known_is_not_told() -> None:
     unread = GpuRow(
         **{name: getattr(GPU, name) for name in GPU.__struct_fields__}
-        | {"used_bytes": None, "utilisation": None}
+        | {"used_bytes": None, "utilisation": None, "temperature_c": None}
     )
     found = samples(gpu=unread)
     assert "DCGM_FI_DEV_FB_USED" not in found
     assert "DCGM_FI_DEV_GPU_UTIL" not in found
+    assert "DCGM_FI_DEV_GPU_TEMP" not in found
     assert found["moiety_gpu_capacity_bytes"][0][1] == 78 << 30
 
 

@@ -40,13 +40,30 @@ CARD: Final = ("gpu", "UUID", "device", "modelName", "Hostname")
 GPU: Final = ("gpu", "uuid")
 OF_POD: Final = ("namespace", "pod", "container")
 """Labels of Kubernetes, empty elsewhere; Kubernetes' own metrics have the same names."""
-PROGRAM: Final = ("tenant", "pid", "program", "workload", *OF_POD)
+PROGRAM: Final = ("tenant", "pid", "program", "workload", "user", *OF_POD)
 ON_GPU: Final = (*PROGRAM, "gpu")
 
 METRICS: Final = {
     "DCGM_FI_DEV_GPU_UTIL": Metric(GAUGE, CARD, "GPU utilization (in %)."),
     "DCGM_FI_DEV_FB_USED": Metric(GAUGE, CARD, "Framebuffer memory used (in MiB)."),
     "DCGM_FI_DEV_FB_FREE": Metric(GAUGE, CARD, "Framebuffer memory free (in MiB)."),
+    "DCGM_FI_DEV_GPU_TEMP": Metric(GAUGE, CARD, "GPU temperature (in C)."),
+    "DCGM_FI_DEV_POWER_USAGE": Metric(GAUGE, CARD, "Power draw (in W)."),
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": Metric(
+        GAUGE, CARD, "Total energy consumption since boot (in mJ)."
+    ),
+    "DCGM_FI_DEV_SM_CLOCK": Metric(GAUGE, CARD, "SM clock frequency (in MHz)."),
+    "DCGM_FI_DEV_MEM_CLOCK": Metric(GAUGE, CARD, "Memory clock frequency (in MHz)."),
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": Metric(
+        GAUGE, CARD, "Total number of single-bit volatile ECC errors."
+    ),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": Metric(
+        GAUGE, CARD, "Total number of double-bit volatile ECC errors."
+    ),
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": Metric(
+        GAUGE, CARD, "Current clock event reasons (bitmask)."
+    ),
+    "DCGM_FI_DEV_XID_ERRORS": Metric(GAUGE, CARD, "Value of the last XID error encountered."),
     "moiety_gpu_capacity_bytes": Metric(GAUGE, GPU, "Memory of the GPU that is shared out."),
     "moiety_gpu_resident_bytes": Metric(GAUGE, GPU, "Programs' memory that is on the GPU."),
     "moiety_gpu_allocated_bytes": Metric(
@@ -173,6 +190,19 @@ def values(seen: MetricsSnapshot) -> Values:
     return found
 
 
+SENSORS: Final[dict[str, Callable[[GpuRow], float | None]]] = {
+    "DCGM_FI_DEV_GPU_TEMP": lambda row: row.temperature_c,
+    "DCGM_FI_DEV_POWER_USAGE": lambda row: row.power_w,
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": lambda row: row.energy_mj,
+    "DCGM_FI_DEV_SM_CLOCK": lambda row: row.sm_clock_mhz,
+    "DCGM_FI_DEV_MEM_CLOCK": lambda row: row.memory_clock_mhz,
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": lambda row: row.ecc_corrected,
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": lambda row: row.ecc_uncorrected,
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": lambda row: row.clock_events,
+}
+"""Metrics of sensors; a GPU without a value has no line."""
+
+
 def _of_gpu(found: dict[str, list[tuple[Labels, float]]], row: GpuRow, host: str) -> None:
     card = (str(row.gpu), row.uuid, f"nvidia{row.gpu}", row.name, host)
     if row.utilisation is not None:
@@ -181,6 +211,11 @@ def _of_gpu(found: dict[str, list[tuple[Labels, float]]], row: GpuRow, host: str
         free_bytes = max(0, row.total_bytes - row.used_bytes)
         found["DCGM_FI_DEV_FB_USED"].append((card, row.used_bytes // MIB))
         found["DCGM_FI_DEV_FB_FREE"].append((card, free_bytes // MIB))
+    for name, of_sensor in SENSORS.items():
+        if (sensed := of_sensor(row)) is not None:
+            found[name].append((card, sensed))
+    last_xid = min(row.errors, key=lambda xid: row.errors[xid], default=0)
+    found["DCGM_FI_DEV_XID_ERRORS"].append((card, last_xid))
     labels = (str(row.gpu), row.uuid)
     for name, value in (
         ("capacity_bytes", row.capacity_bytes),
@@ -195,7 +230,7 @@ def _of_gpu(found: dict[str, list[tuple[Labels, float]]], row: GpuRow, host: str
 
 def _labels(row: ProcessRow) -> Labels:
     of_pod = (row.labels.get(name, "") for name in OF_POD)
-    return (str(row.tenant), str(row.pid), row.program, row.workload, *of_pod)
+    return (str(row.tenant), str(row.pid), row.program, row.workload, row.user, *of_pod)
 
 
 def _on_gpu(found: dict[str, list[tuple[Labels, float]]], row: ProcessRow) -> None:

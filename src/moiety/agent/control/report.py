@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
 
 from moiety.agent.arena.arena import Arena
 from moiety.agent.control.protocol import Recorded, TimelineRequest, Watched, WatchRequest
@@ -18,6 +21,7 @@ from moiety.agent.core.journal import Journal
 from moiety.agent.core.recovery import UNSETTLED, Recovery
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.core.timeline import Timeline
+from moiety.agent.monitor.telemetry_history import TelemetryHistory
 from moiety.agent.monitor.usage_monitor import UsageMonitor
 from moiety.agent.system.container_files import container_of
 from moiety.agent.system.users import name_of
@@ -26,6 +30,10 @@ from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.snapshots import TenantView
 from moiety.config.values import Visible
 from moiety.devices.interface import Devices, Usage
+from moiety.devices.telemetry import Telemetry, reasons_of
+
+SENSORS_S: Final = 2.0
+"""Seconds that a command waits for a reading of the sensors."""
 
 
 class Reports:
@@ -44,7 +52,9 @@ class Reports:
         devices: Devices,
         arena: Arena | None = None,
         monitor: UsageMonitor | None = None,
+        telemetry: TelemetryHistory | None = None,
     ) -> None:
+        self.telemetry = telemetry
         self.arena = arena
         self.monitor = monitor
         self.journal = journal
@@ -62,8 +72,16 @@ class Reports:
         return self._recovery.is_settled
 
     async def usages(self) -> dict[int, Usage]:
-        """Return what NVML says now, by GPU; without the GPUs for which it does not answer."""
+        """Return what NVML says now, by GPU; without the GPUs for which it does not answer.
+
+        The sensors are read again, too, unless that was just done.
+        """
         loop = asyncio.get_running_loop()
+        if self.telemetry:
+            fresh: asyncio.Future[None] = loop.create_future()
+            self.telemetry.refresh(partial(_end, fresh))
+            with contextlib.suppress(TimeoutError):  # NVML hangs; the last reading is shown
+                await asyncio.wait_for(fresh, SENSORS_S)
         found: dict[int, Usage] = {}
         try:
             for gpu in self._gpus:
@@ -116,9 +134,21 @@ class Reports:
                     waiting=list(view.waiting),
                     lost=gpu.lost,
                     errors={xid: max(0.0, now_s - at_s) for xid, at_s in gpu.errors.items()},
+                    **self._sensors(view.gpu),
                 )
             )
         return rows
+
+    def _sensors(self, gpu: int) -> dict[str, Any]:
+        """Return the fields of a row that the sensors fill."""
+        if self.telemetry is None:
+            return {}
+        found = self.telemetry.latest.get(gpu, Telemetry())
+        return {
+            **dataclasses.asdict(found),
+            "slowed_by": reasons_of(found.clock_events),
+            "history": self.telemetry.history(gpu),
+        }
 
     def process_rows(self) -> list[ProcessRow]:
         """One row for each process on each GPU, and one for each process that has none yet."""
@@ -186,6 +216,11 @@ class Reports:
                 )
             )
         return rows
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _state(client: Client, view: TenantView) -> str:
