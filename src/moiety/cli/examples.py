@@ -15,7 +15,20 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "ps": (
         ("moiety ps", "who shares the GPUs, and who waits for what"),
         ("moiety ps -o wide", "with gangs, modes and what cannot leave"),
+        ("moiety ps --user ann --sort resident", "of one user, the largest first"),
         ("moiety ps -o json", "for a script"),
+    ),
+    "inspect": (
+        ("moiety inspect train.py", "all that is known of it, by name, number or pid"),
+        ("moiety inspect 3 -o json", "for a script"),
+    ),
+    "kill": (
+        ("moiety kill 3", "end one process with SIGTERM"),
+        ("moiety kill --signal INT train.py", "as Ctrl-C does, all processes of a workload"),
+    ),
+    "wait": (
+        ("moiety wait train.py", "it returns when the program has ended"),
+        ("moiety wait 3 --timeout 1h", "exit code 75 if it still runs then"),
     ),
     "status": (
         ("moiety status", "how full the GPUs are, and who holds them"),

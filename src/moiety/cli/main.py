@@ -19,6 +19,7 @@ from moiety.model.errors import (
     MoietyError,
     SystemRefusal,
 )
+from moiety.version import __version__
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "run": "Run a program so that it shares the GPUs.",
     "ps": "List the programs that share the GPUs.",
+    "inspect": "Show all that is known of one program.",
+    "kill": "Send a signal to a program that shares the GPUs.",
+    "wait": "Wait until a program that shares the GPUs has ended.",
     "status": "Show the GPUs, their memory and their holders.",
     "watch": "Show who uses the GPUs beside moiety, and what is done.",
     "set": "Change what a program is promised, while it runs.",
@@ -126,6 +130,7 @@ smaller one), or to the path of a file that describes a card."""
     type=click.Choice(["auto", "always", "never"]),
     help="Use colours on a terminal (auto), always or never; NO_COLOR is heeded.",
 )
+@click.version_option(__version__, message="moiety %(version)s")
 @click.pass_context
 def moiety(ctx: click.Context, colour: str | None) -> None:
     """Let many CUDA programs share a GPU, each with all of its memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +13,7 @@ from moiety.agent.control.client import call
 from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import find
 from moiety.cli.output import Duration, count, emit_json, part, seconds, size, table
+from moiety.cli.selection import ORDERS, of_user, ordered
 from moiety.model.errors import NoAgent
 
 
@@ -46,6 +48,7 @@ def _unknown(row: ProcessRow) -> str:
     return f"{first}{more} ({count(row.unknown_calls, 'call')})"
 
 
+WATCH_S: Final = 2.0
 COLUMNS: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "TENANT": lambda row: str(row.tenant),
     "PID": lambda row: str(row.pid or "-"),
@@ -118,7 +121,20 @@ IDLE: Final = (
     metavar="TIME",
     help="Only who has done nothing on a GPU so long [10min], and what it holds.",
 )
-def ps(output: str, idle: float | None) -> None:
+@click.option("--user", help="Only programs of this user, by name or number.")
+@click.option("--sort", "order", type=click.Choice(list(ORDERS)), help="Amounts largest first.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the tenants' numbers, one a line.")
+@click.option(
+    "-w", "--watch", is_flag=True, help=f"Show it again every {WATCH_S:.0f} s, until Ctrl-C."
+)
+def ps(
+    output: str,
+    idle: float | None,
+    user: str | None,
+    order: str | None,
+    quiet: bool,
+    watch: bool,
+) -> None:
     """List the programs that share the GPUs.
 
     RECEIVED is the part of the GPU's time over the last seconds, hand-offs included; EVICTED what
@@ -127,27 +143,50 @@ def ps(output: str, idle: float | None) -> None:
 
     With -o wide, COST is how long others waited within the last minute because it gave way late.
     """
-    try:
-        with call(find()) as agent:
-            rows = agent.ask(protocol.Ps(), protocol.Processes).rows
-    except NoAgent:
+    while (rows := _rows()) is not None:
+        rows = of_user(rows, user)
+        if idle is not None:
+            rows = sorted((r for r in rows if r.idle_s >= idle), key=lambda row: -row.idle_s)
+        rows = ordered(rows, order)
+        if watch:
+            click.clear()
+        if quiet:
+            click.echo("".join(f"{tenant}\n" for tenant in dict.fromkeys(_numbers(rows))), nl=False)
+        elif output == "json":
+            emit_json(rows)
+        else:
+            click.echo(_table(rows, output, is_idle=idle is not None))
+        if not watch:
+            return
+        time.sleep(WATCH_S)
+    if not quiet:
         if output == "json":
             emit_json([])
         else:
             click.echo("no agent is running, so no GPU is shared")
-        return
-    if idle is not None:
-        rows = sorted((r for r in rows if r.idle_s >= idle), key=lambda row: -row.idle_s)
-    if output == "json":
-        emit_json(rows)
-        return
-    titles = list(COLUMNS if idle is None else IDLE)
+
+
+def _rows() -> list[ProcessRow] | None:
+    """What the agent says; None: there is no agent."""
+    try:
+        with call(find()) as agent:
+            return agent.ask(protocol.Ps(), protocol.Processes).rows
+    except NoAgent:
+        return None
+
+
+def _numbers(rows: list[ProcessRow]) -> list[int]:
+    return [row.tenant for row in rows]
+
+
+def _table(rows: list[ProcessRow], output: str, *, is_idle: bool) -> str:
+    titles = list(IDLE if is_idle else COLUMNS)
     if any(row.container for row in rows):
         titles[3:3] = CONTAINED
-    if output == "wide" and idle is None:
+    if output == "wide" and not is_idle:
         titles[-1:-1] = WIDE
-    elif len({row.uid for row in rows}) > 1 and idle is None:
+    elif len({row.uid for row in rows}) > 1 and not is_idle:
         titles.insert(2, "USER")
     cells = COLUMNS | WIDE | CONTAINED
     less = () if output == "wide" else LESS
-    click.echo(table(titles, [[cells[title](row) for title in titles] for row in rows], less))
+    return table(titles, [[cells[title](row) for title in titles] for row in rows], less)

@@ -99,6 +99,9 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 ARGUMENTS: dict[Words, list[str]] = {
     ("run",): ["--", "sh"],
     ("set",): ["1"],
+    ("inspect",): ["1"],
+    ("kill",): ["1"],
+    ("wait",): ["1"],
     ("container", "rm"): ["half"],
     ("container", "check"): ["/"],
     ("container", "spec"): ["--name", "half"],
@@ -151,6 +154,9 @@ def test_no_argument_is_answered_with_a_traceback(
         ("run --exclusive --gpu 0.5 -- sh", errors.BadArgument, "try: --exclusive, or --gpu"),
         ("run --gang-size 3 -- sh", errors.InvalidGang, "try: --gang NAME"),
         ("set", errors.BadArgument, "try: moiety set --help"),
+        ("kill 1 -s NONE", errors.BadArgument, "'NONE' is not one of"),
+        ("ps --sort size", errors.BadArgument, "'size' is not one of"),
+        ("wait 1 --timeout x", errors.InvalidDuration, "--timeout: 'x' is not a duration"),
         ("set --agent", errors.BadArgument, "try: --turn-min 200ms"),
         ("set 1 --turn-min 3s", errors.BadArgument, "try: moiety set --help"),
         (

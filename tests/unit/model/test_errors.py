@@ -51,6 +51,7 @@ EXAMPLES = [
     errors.BadAgentDirectory("/run/moiety", "it is a file"),
     errors.WorkloadUnknown("w7"),
     errors.WorkloadAmbiguous("train", [3, 7]),
+    errors.StillRunning("chat (pid 3)", "2 h"),
     errors.ContainerShareInUse("train", [12, 13]),
     errors.ContainerShareUnknown("train"),
     errors.MetricsRefused("127.0.0.1:9402", "Address already in use"),

@@ -44,6 +44,7 @@
     │   ├── BadAgentDirectory                    73
     │   ├── WorkloadUnknown                      66
     │   ├── WorkloadAmbiguous                    64   several have that name
+    │   ├── StillRunning                         75   `moiety wait --timeout` has passed
     │   ├── NotAllowed                           77   it takes an administrator, or its owner
     │   ├── TooMany                              75   connections or programs of one user
     │   ├── ContainerShareInUse                  75
@@ -95,6 +96,7 @@ from moiety.model.errors.agents import (
     MetricsRefused,
     NoAgent,
     NotAllowed,
+    StillRunning,
     TooMany,
     WorkloadAmbiguous,
     WorkloadUnknown,
@@ -223,6 +225,7 @@ __all__ = [
     "SecureProgram",
     "ShareTaken",
     "StaticProgram",
+    "StillRunning",
     "SystemRefusal",
     "TooMany",
     "ToolRefused",

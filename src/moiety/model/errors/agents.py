@@ -142,6 +142,15 @@ class WorkloadAmbiguous(AgentError):
         )
 
 
+class StillRunning(AgentError):
+    """A program that was waited for has not ended in time."""
+
+    exit_code = ExitCode.TEMPORARY
+
+    def __init__(self, program: str, waited: str) -> None:
+        super().__init__(f"{program} still runs after {waited}", "a longer --timeout, or none")
+
+
 class NotAllowed(AgentError):
     """Only an administrator, or the user whose program it is, may do that."""
 

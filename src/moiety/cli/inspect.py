@@ -1,0 +1,63 @@
+"""`moiety inspect`: all that is known of one program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from moiety.agent.control import protocol
+from moiety.agent.control.client import call
+from moiety.agent.control.rows import ProcessRow
+from moiety.agent.system.paths import find
+from moiety.cli.lazy_completion import completed
+from moiety.cli.output import builtins, emit_json, output_option, seconds, size
+from moiety.cli.selection import processes_of
+from moiety.model.format import plain
+
+
+@click.command()
+@click.argument("target", metavar="TENANT|PID|NAME", shell_complete=completed("tenants"))
+@output_option
+def inspect(target: str, output: str) -> None:
+    """Show all that is known of one program that shares the GPUs.
+
+    A number means one process, a name or the id of a workload all of its processes. There is one
+    section for each GPU that a process uses.
+    """
+    with call(find()) as agent:
+        rows = processes_of(agent.ask(protocol.Ps(), protocol.Processes).rows, target)
+    if output == "json":
+        emit_json(rows)
+        return
+    click.echo("\n\n".join(_section(row) for row in rows))
+
+
+def _section(row: ProcessRow) -> str:
+    on = "no GPU yet" if row.gpu is None else f"GPU {row.gpu}"
+    lines = [f"{row.program} (tenant {row.tenant}, pid {row.pid}) on {on}"]
+    fields = builtins(row)
+    share = fields.pop("share")
+    for name, value in (fields | {f"share_{key}": each for key, each in share.items()}).items():
+        if name not in ("program", "tenant", "pid", "gpu"):
+            lines.append(f"  {_title(name).ljust(20)} {plain(_text(name, value))}".rstrip())
+    return "\n".join(lines)
+
+
+def _title(name: str) -> str:
+    return name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+
+
+def _text(name: str, value: Any) -> str:
+    """A value as people read it; "-" for nothing."""
+    if value is None or value == "" or value == {}:
+        return "-"
+    if name.endswith("_bytes"):
+        return size(value)
+    if name.endswith("_s"):
+        return seconds(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {each}" for key, each in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,35 @@
+"""The options of `moiety ps` that choose, order and repeat."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from moiety.cli import ps as module
+from tests.unit.top.test_rows import row
+
+ROWS = [row(1, user="ann", uid=7, gpu=0), row(1, user="ann", uid=7, gpu=1), row(2, user="bob")]
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, *arguments: str, looks: int = 1) -> str:
+    answers = [ROWS] * looks
+    passed: list[float] = []
+    monkeypatch.setattr(module, "_rows", lambda: answers.pop() if answers else None)
+    monkeypatch.setattr("time.sleep", passed.append)
+    done = CliRunner().invoke(module.ps, arguments)
+    assert done.exit_code == 0, done.output
+    assert passed == [module.WATCH_S] * (looks if "-w" in arguments else 0)
+    return done.output
+
+
+def test_quiet_tells_each_tenant_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, "-q") == "1\n2\n"
+    assert shown(monkeypatch, "-q", "--user", "bob") == "2\n"
+    assert shown(monkeypatch, "-q", "--sort", "pid") == "1\n2\n"
+    assert shown(monkeypatch, "-q", "--user", "nobody") == ""
+
+
+def test_watch_shows_it_again_until_the_agent_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, "-w", looks=2)
+    assert text.count("TENANT") == 2
+    assert text.endswith("no agent is running, so no GPU is shared\n")
