@@ -12,7 +12,8 @@ from moiety.agent.control.rows import GpuRow
 from moiety.agent.system.paths import find
 from moiety.cli.output import count, emit_json, fold, seconds, size, table
 from moiety.model.errors import NoAgent
-from moiety.model.format import plain, sparkline
+from moiety.model.format import plain
+from moiety.top.history import drawn
 
 TITLES = (
     "GPU",
@@ -32,9 +33,6 @@ LESS = ("USED", "TOTAL", "POWER", "TEMP", "BUSY")
 """Columns that a narrow terminal leaves out, in this order."""
 WIDE: Final = ("CLOCK", "MEMORY-CLOCK", "ECC", "SLOWED-BY")
 """Columns that -o wide adds at the end; ECC is corrected/uncorrected errors."""
-HISTORY: Final = (("busy", "busy"), ("memory", "memory"), ("temperature_c", "temp"))
-CELSIUS_MAX: Final = 100.0
-"""The top of the bars of temperatures."""
 
 
 @click.command()
@@ -91,24 +89,6 @@ def agent_line(found: protocol.NodeStatus) -> str:
         f"({size(found.arena_ready_bytes)} ready, {size(found.arena_used_bytes)} used)"
         f"{metrics}"
     )
-
-
-def drawn(row: GpuRow) -> list[str]:
-    """The last hour of a GPU, one line for each value that it has."""
-    lines = [
-        f"GPU {row.gpu} {title.ljust(6)} {sparkline(row.history.get(name, []), top)}"
-        for name, title, top in _tops(row)
-        if any(value is not None for value in row.history.get(name, []))
-    ]
-    return lines or [f"GPU {row.gpu} has no history yet; it has a value after 15 s"]
-
-
-def _tops(row: GpuRow) -> list[tuple[str, str, float]]:
-    found = [(name, title, 1.0) for name, title in HISTORY[:2]]
-    found.append((*HISTORY[2], CELSIUS_MAX))
-    if row.power_limit_w:
-        found.append(("power_w", "power", row.power_limit_w))
-    return found
 
 
 def power(row: GpuRow) -> str:

@@ -36,6 +36,9 @@ BAR_WIDTH = 40
 def top(interval: float, once: bool, output: str) -> None:
     """Watch the GPUs and the programs that share them: q quits, p pauses, s sorts.
 
+    / shows only programs and users with a text, Escape shows all again, and h draws the last hour
+    of each GPU. A screen of less than 120 columns shows fewer columns.
+
     With -o json, one look: what `status` and `ps` say, at one moment.
     """
     if not INTERVAL_MIN_S <= interval <= INTERVAL_MAX_S:

@@ -10,10 +10,23 @@ from typing import ClassVar, Final
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
-from textual.widgets import DataTable, Footer, Static
+from textual.widgets import DataTable, Footer, Input, Static
 
 from moiety.agent.control.protocol import NodeStatus
-from moiety.top.rows import AMOUNTS, FREE, ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar
+from moiety.top.history import drawn
+from moiety.top.rows import (
+    AMOUNTS,
+    FREE,
+    ORDERS,
+    TITLES,
+    bar,
+    columns,
+    gpu_words,
+    matching,
+    ordered,
+    plain_bar,
+    shown,
+)
 from moiety.top.sample import Look, Rates
 
 COLOURS: Final = ("dark_orange", "dodger_blue2", "green3", "gold1", "orchid", "cyan3", "red3")
@@ -31,11 +44,15 @@ class Top(App[None]):
     #agent { height: 1; padding: 0 1; background: $panel; }
     #gpus { height: auto; max-height: 50%; padding: 1 1; }
     #tenants { height: 1fr; }
+    #filter { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         ("q", "quit", "Quit"),
         ("p", "pause", "Pause"),
         ("s", "sort", "Sort"),
+        ("slash", "filter", "Filter"),
+        ("escape", "unfilter", "All"),
+        ("h", "history", "History"),
     ]
 
     def __init__(
@@ -56,15 +73,18 @@ class Top(App[None]):
         self._lost = False
         self.paused = False
         self.order = ORDERS[0]
+        self.filter = ""
+        """Only programs and users with this text are shown."""
+        self.shows_history = False
+        self._titles: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         """The parts of the screen, from above."""
         yield Static("asking the agent", id="agent")
         yield Static(id="gpus")
         table: DataTable[Text] = DataTable(id="tenants", cursor_type="none", zebra_stripes=True)
-        for title in TITLES:
-            table.add_column(_cell(title, title, ""), key=title)
         yield table
+        yield Input(placeholder="a program or a user", id="filter")
         yield Footer()
 
     async def on_mount(self) -> None:
@@ -99,6 +119,32 @@ class Top(App[None]):
         self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
         self.draw()
 
+    def action_history(self) -> None:
+        """Draw the last hour of each GPU, or stop drawing it."""
+        self.shows_history = not self.shows_history
+        self.draw()
+
+    def action_filter(self) -> None:
+        """Ask for a text."""
+        box = self.query_one("#filter", Input)
+        box.display = True
+        box.focus()
+
+    def action_unfilter(self) -> None:
+        """Show all tenants again."""
+        self._filter_by("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Show only what has the text that was typed."""
+        self._filter_by(event.value)
+
+    def _filter_by(self, text: str) -> None:
+        self.filter = text.strip()
+        box = self.query_one("#filter", Input)
+        box.value, box.display = self.filter, False
+        self.set_focus(None)
+        self.draw()
+
     def _take(self, now: Look) -> None:
         if now.status is None:
             self._lost = self._lost or self._agent_pid != 0
@@ -116,15 +162,24 @@ class Top(App[None]):
             return
         self.query_one("#agent", Static).update(self._head(now))
         width = max(10, self.size.width - NAME_WIDTH - WORDS_WIDTH - 4)
-        lines = [self._gpu_line(now, index, width) for index in range(len(self._gpus(now)))]
+        lines = []
+        for index in range(len(self._gpus(now))):
+            lines.append(self._gpu_line(now, index, width))
+            if self.shows_history and now.status:
+                lines += [Text(line, no_wrap=True) for line in drawn(now.status.gpus[index])]
         self.query_one("#gpus", Static).update(Text("\n").join(lines))
         table = self.query_one("#tenants", DataTable)
         at = table.scroll_offset
-        table.clear()
-        for row in ordered(now.rows, self.order, self._rates):
+        titles = columns(self.size.width)
+        table.clear(columns=titles != self._titles)
+        if titles != self._titles:
+            self._titles = titles
+            for title in titles:
+                table.add_column(_cell(title, title, ""), key=title)
+        for row in ordered(matching(now.rows, self.filter), self.order, self._rates):
             colour = self._colour(row.tenant)
-            shown = zip(TITLES, cells(row, self._rates), strict=True)
-            table.add_row(*(_cell(title, text, colour) for title, text in shown))
+            texts = zip(titles, shown(row, self._rates, titles), strict=True)
+            table.add_row(*(_cell(title, text, colour) for title, text in texts))
         table.scroll_to(at.x, at.y, animate=False)
 
     def _gpus(self, now: Look) -> list[int]:
@@ -132,6 +187,7 @@ class Top(App[None]):
 
     def _head(self, now: Look) -> Text:
         marks = [f"by {self.order}"] + ["paused"] * self.paused
+        marks += [f"only {self.filter!r}"] * bool(self.filter)
         if now.status is None:
             text = f"{now.problem}; waiting for one" if self._lost else now.problem
             return Text(f"{text}  [{', '.join(marks)}]", style="bold")

@@ -13,6 +13,7 @@ TITLES: Final = (
     "TENANT",
     "PID",
     "PROGRAM",
+    "USER",
     "GPU",
     "STATE",
     "SHARE",
@@ -25,12 +26,17 @@ TITLES: Final = (
     "WAITED",
     "WHY",
 )
+NARROW: Final = ("TENANT", "PROGRAM", "USER", "GPU", "STATE", "SHARE", "RECEIVED", "RESIDENT")
+"""The columns of a screen that is narrower than `WIDE_MIN`."""
+WIDE_MIN: Final = 120
+NARROW_WIDTHS: Final = {"PROGRAM": 14, "USER": 8, "STATE": 9, "SHARE": 6}
+"""The most letters of a cell on a narrow screen."""
 AMOUNTS: Final = frozenset(
     ("RECEIVED", "ALLOCATED", "RESIDENT", "EVICTED", "MOVED/S", "HAND-OFFS", "WAITED")
 )
 FREE: Final = 0
 """The number for free cells: numbers of tenants begin at 1."""
-ORDERS: Final = ("tenant", "resident", "moved", "hand-offs", "waited", "received")
+ORDERS: Final = ("tenant", "resident", "moved", "hand-offs", "waited", "received", "user")
 
 
 def bar(gpu: GpuRow, rows: Iterable[ProcessRow], width: int) -> list[tuple[int, int]]:
@@ -79,6 +85,7 @@ def cells(row: ProcessRow, rates: Rates) -> tuple[str, ...]:
         str(row.tenant),
         str(row.pid),
         row.program,
+        row.user or "-",
         "-" if row.gpu is None else str(row.gpu),
         row.state,
         row.share.of_time,
@@ -91,6 +98,26 @@ def cells(row: ProcessRow, rates: Rates) -> tuple[str, ...]:
         duration(row.waited_s),
         why(row),
     )
+
+
+def columns(width: int) -> tuple[str, ...]:
+    """The titles of the columns that a screen of this width shows."""
+    return TITLES if width >= WIDE_MIN else NARROW
+
+
+def shown(row: ProcessRow, rates: Rates, titles: Sequence[str]) -> list[str]:
+    """The cells of these columns; on a narrow screen they are cut, and a share is its request."""
+    by_title = dict(zip(TITLES, cells(row, rates), strict=True))
+    if tuple(titles) == TITLES:
+        return list(by_title.values())
+    by_title["SHARE"] = by_title["SHARE"].partition(",")[0]
+    return [by_title[title][: NARROW_WIDTHS.get(title)] for title in titles]
+
+
+def matching(rows: Iterable[ProcessRow], text: str) -> list[ProcessRow]:
+    """The rows with this text in the program's name or the user's, in any case."""
+    wanted = text.casefold()
+    return [r for r in rows if wanted in r.program.casefold() or wanted in r.user.casefold()]
 
 
 def why(row: ProcessRow) -> str:
@@ -113,6 +140,7 @@ def ordered(rows: Iterable[ProcessRow], order: str, rates: Rates) -> list[Proces
     """The rows by tenant, or with the largest value of `order` first."""
     keys: dict[str, Callable[[ProcessRow], Any]] = {
         "tenant": lambda row: row.tenant,
+        "user": lambda row: row.user,
         "received": lambda row: -row.received,
         "resident": lambda row: -row.resident_bytes,
         "moved": lambda row: -(rates.of(row) or 0.0),

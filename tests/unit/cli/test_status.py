@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from moiety.cli.status import _cells, _wide_cells, drawn, power
+from moiety.cli.status import _cells, _wide_cells, power
 from tests.unit.top.test_rows import gpu_row
 
 
 def test_a_value_that_a_gpu_lacks_is_a_dash() -> None:
     assert _cells(gpu_row())[8:10] == ["-", "-"]
     assert _wide_cells(gpu_row()) == ["-", "-", "-", "-"]
-    assert drawn(gpu_row()) == ["GPU 0 has no history yet; it has a value after 15 s"]
 
 
 def test_sensors_have_their_units() -> None:
@@ -21,9 +20,7 @@ def test_sensors_have_their_units() -> None:
         ecc_corrected=3,
         ecc_uncorrected=0,
         clock_events=1,
-        history={"busy": [None, 0.0, 0.5, 1.0], "power_w": [None, 400.0]},
     )
     assert _cells(row)[8:10] == ["45 C", "62/400 W"]
     assert power(gpu_row(power_w=62.4)) == "62 W"
     assert _wide_cells(row) == ["1410 MHz", "-", "3/0", "nothing"]
-    assert drawn(row) == ["GPU 0 busy    ▁▅█", "GPU 0 power   █"]

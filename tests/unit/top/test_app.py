@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 from textual.app import App
 from textual.pilot import Pilot
@@ -13,7 +14,9 @@ from textual.widgets import DataTable, Static
 
 from moiety.agent.control.protocol import NodeStatus
 from moiety.agent.control.rows import GpuRow, ProcessRow
+from moiety.model.share import Share
 from moiety.top.app import Top
+from moiety.top.rows import NARROW
 from moiety.top.sample import Look
 
 MIB = 1 << 20
@@ -60,12 +63,12 @@ class Screen:
         return [str(table.get_row_at(i)[number]) for i in range(table.row_count)]
 
 
-def on_screen(scene: Callable[[Screen], Awaitable[None]], first: Look) -> None:
+def on_screen(scene: Callable[[Screen], Awaitable[None]], first: Look, width: int = 150) -> None:
     looks = [first]
 
     async def play() -> None:
         app = Top(lambda: looks[0], lambda found: f"agent {found.pid}", interval_s=3600.0)
-        async with app.run_test(size=(150, 30)) as pilot:
+        async with app.run_test(size=(width, 30)) as pilot:
             await pilot.pause()
             screen = Screen(pilot, app, looks)
             await screen.shows(first)
@@ -155,3 +158,43 @@ def test_two_hundred_tenants_are_scrolled_not_lost() -> None:
         assert table.scroll_offset.y == 50
 
     on_screen(scene, Look(1.0, status(), rows(*[MIB] * 200)))
+
+
+def test_eighty_columns_keep_what_matters() -> None:
+    async def scene(screen: Screen) -> None:
+        table = screen.app.query_one(DataTable)
+        assert [column.value for column in table.columns] == list(NARROW)
+        assert table.virtual_size.width <= 80
+        assert screen.column(2) == ["somebody", "somebody"]
+        assert screen.column(5) == ["30 %", "30 %"]
+
+    long = [
+        msgspec.structs.replace(
+            row, program="p" * 40, user="somebody-else", share=Share(0.3, 0.5), state="restoring"
+        )
+        for row in rows(20 * MIB, 1000 << 30)
+    ]
+    on_screen(scene, Look(1.0, status(), long), width=80)
+
+
+def test_a_text_filters_and_escape_shows_all() -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("/")
+        for key in "M-2":
+            await screen.press({"-": "minus"}.get(key, key))
+        await screen.press("enter")
+        assert screen.column(2) == ["program-2"]
+        assert "only 'M-2'" in screen.text("#agent")
+        await screen.press("escape")
+        assert len(screen.column(2)) == 2
+
+    on_screen(scene, SEEN)
+
+
+def test_h_draws_the_last_hour() -> None:
+    async def scene(screen: Screen) -> None:
+        assert "history" not in screen.text("#gpus")
+        await screen.press("h")
+        assert "GPU 0 has no history yet" in screen.text("#gpus")
+
+    on_screen(scene, SEEN)
