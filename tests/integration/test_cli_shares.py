@@ -106,6 +106,12 @@ def test_what_was_asked_and_received_is_shown(cli: Cli, start: Start) -> None:
     assert titles.split()[-1] == "REASON"
 
 
+def test_the_most_that_was_there_is_kept(cli: Cli, start: Start) -> None:
+    start("--memory-limit", "12GiB", size=6 * GIB)
+    assert rows(cli)[0]["peak_bytes"] == 6 * GIB
+    assert "PEAK" in cli("ps", "-o", "wide").stdout
+
+
 def test_a_limit_holds_for_one_alone(cli: Cli, start: Start) -> None:
     start("--gpu-limit", "0.2")
     until(lambda: rows(cli)[0]["paused"], "a pause")

@@ -12,6 +12,7 @@ from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import builtins, emit_json, output_option, seconds, size
+from moiety.cli.oversized import hints
 from moiety.cli.selection import processes_of
 from moiety.model.format import plain
 
@@ -31,6 +32,8 @@ def inspect(target: str, output: str) -> None:
         emit_json(rows)
         return
     click.echo("\n\n".join(_section(row) for row in rows))
+    for line in hints(rows):
+        click.echo(plain(line))
 
 
 def _section(row: ProcessRow) -> str:

@@ -12,9 +12,11 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import call
 from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import find
-from moiety.cli.output import Duration, count, emit_json, part, seconds, size, table
+from moiety.cli.output import Duration, count, emit_json, fold, part, seconds, size, table
+from moiety.cli.oversized import hints
 from moiety.cli.selection import ORDERS, of_user, ordered
 from moiety.model.errors import NoAgent
+from moiety.model.format import plain
 
 
 def _cost(row: ProcessRow) -> str:
@@ -69,6 +71,7 @@ WIDE: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "CLASS": lambda row: "latency" if row.share.latency else row.priority,
     "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
+    "PEAK": lambda row: size(row.peak_bytes),
     "RESIDUE": lambda row: size(row.residue_bytes + row.pinned_bytes),
     "PINNED": _pinned,
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),
@@ -141,7 +144,9 @@ def ps(
     was moved out since the program started, and WAITED how long its threads stood still for a turn.
     A terminal that is too narrow shows less of it.
 
-    With -o wide, COST is how long others waited within the last minute because it gave way late.
+    With -o wide, PEAK is the most that was on the GPU at one time, and COST how long others waited
+    within the last minute because it gave way late; programs that never used half of what they ask
+    for are named.
     """
     while (rows := _rows()) is not None:
         rows = of_user(rows, user)
@@ -156,6 +161,8 @@ def ps(
             emit_json(rows)
         else:
             click.echo(_table(rows, output, is_idle=idle is not None))
+            for line in hints(rows) if output == "wide" else ():
+                click.echo(fold(plain(line), 2))
         if not watch:
             return
         time.sleep(WATCH_S)

@@ -205,6 +205,7 @@ class Reports:
                     zero_bytes=counters.zero_bytes,
                     managed_bytes=on.managed_bytes if on else 0,
                     pinned_bytes=on.pinned_bytes if on else 0,
+                    peak_bytes=client.peaks.get(gpu, 0) if gpu is not None else 0,
                     uid=client.uid,
                     container=container_of(client.pid),
                     idle_s=idle_s,

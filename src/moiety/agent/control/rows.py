@@ -113,6 +113,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """By name: about how often it called driver functions that moiety does not know."""
     unknown_calls: int = 0
     """The number of all such calls."""
+    peak_bytes: int = 0
+    """The most that was on this GPU at one time, since this agent knows it."""
     uid: int = -1
     """Its user; an agent of all users may hide the rest from other users."""
     container: str = ""

@@ -79,7 +79,10 @@ class Clients:
     def sample(self, client: Client, gpu: int) -> None:
         """Record how much of a process is on a GPU now."""
         number = client.number
-        self._timeline.sample(number, gpu, self._arbiter.resident_bytes(number, gpu))
+        resident = self._arbiter.resident_bytes(number, gpu)
+        if resident > client.peaks.get(gpu, 0):
+            client.peaks[gpu] = resident
+        self._timeline.sample(number, gpu, resident)
 
     def check_credit(self, client: Client, gpu: int, used: int) -> None:
         """Raise ProtocolError if a process says that it used more credit than it has."""
@@ -130,6 +133,7 @@ class Clients:
         if before and event.resumed:
             event = replace(event, replaces=before.number)
             client.unspoken = before.gpus | before.unspoken
+            client.peaks = before.peaks
             for call in self.on_resumed:
                 call(before, client)
             self._remove(before, "its connection broke and it has another")
