@@ -40,7 +40,7 @@ def test_memory_that_was_away_is_bound_and_right_between_hand_offs(
 ) -> None:
     node = make_node("2x" + GPU)
     node.start_agent(*QUICK)
-    program = node.run([build("multicast_turns"), kernels], env=POISONED)
+    program = node.run([build("multicast_turns"), kernels], "--gpus", "2", env=POISONED)
     lines = Lines(program.stdout)
     worker = [programs / "worker", kernels, str(50 * MIB), FOREVER, "0", "0"]
     workers = [

@@ -15,6 +15,7 @@ MIB = 1 << 20
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 QUICK = ("--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms")
 FOREVER = "1000000"
+BOTH = ("--gpus", "2")
 RIGHT = (0, "0 words wrong\n")
 
 MakeNode = Callable[[str], Node]
@@ -52,7 +53,9 @@ def test_memory_that_comes_back_is_open_to_the_other_gpus_again(
     worker = [programs / "worker", kernels, str(60 * MIB), FOREVER, "0", "0"]
     running = [
         node.run(
-            [build("peer_turns"), kernels, FOREVER, "moiety"], env={"MOIETY_SIMGPU_POISON": "1"}
+            [build("peer_turns"), kernels, FOREVER, "moiety"],
+            *BOTH,
+            env={"MOIETY_SIMGPU_POISON": "1"},
         ),
         node.run([*worker, "7"], env={"CUDA_VISIBLE_DEVICES": "0"}),
         node.run([*worker, "8"], env={"CUDA_VISIBLE_DEVICES": "1"}),
@@ -68,7 +71,7 @@ def test_copies_reach_the_other_gpu_without_access_by_peers(
     node.start_agent()
     code, out, err = finish(node.run_alone([build("crossing"), "2"]))
     assert (code, out) == RIGHT, err
-    code, out, err = finish(node.run([build("crossing"), "2", "moiety"]))
+    code, out, err = finish(node.run([build("crossing"), "2", "moiety"], *BOTH))
     assert (code, out) == RIGHT, err
 
 
@@ -80,7 +83,7 @@ def test_copies_reach_the_other_gpu_between_hand_offs(
     node.start_agent(*QUICK)
     worker = [programs / "worker", kernels, str(72 * MIB), FOREVER, "0", "0"]
     running = [
-        node.run([build("crossing"), "0", "moiety"], env={"MOIETY_SIMGPU_POISON": "1"}),
+        node.run([build("crossing"), "0", "moiety"], *BOTH, env={"MOIETY_SIMGPU_POISON": "1"}),
         node.run([*worker, "7"], env={"CUDA_VISIBLE_DEVICES": "0"}),
         node.run([*worker, "8"], env={"CUDA_VISIBLE_DEVICES": "1"}),
     ]

@@ -17,6 +17,7 @@ from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.components import Components, build
 from moiety.agent.control import protocol, saved_settings
 from moiety.agent.control.adoption import Adoption
+from moiety.agent.control.cards import Cards
 from moiety.agent.control.commands import ControlCommands
 from moiety.agent.control.configuration import Read
 from moiety.agent.control.containers import ContainerShares
@@ -208,6 +209,7 @@ class Service:
             recorder=parts.recorder,
             workloads=workloads,
             shares=shares,
+            cards=Cards(parts.runtime, parts.gpus, clients, parts.arbiter, workloads),
             containers=ContainerShares(parts.runtime, clients, workloads, shares),
             reports=Reports(
                 parts.runtime,

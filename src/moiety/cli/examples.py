@@ -9,6 +9,8 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety run -- python train.py", "share the GPUs with other programs run like this"),
         ("moiety run --gpu 0.5 --memory-limit 20GiB -- ./a.out", "half of the time, 20 GiB"),
         ("moiety run --latency --name chat -- python serve.py", "an answer goes before all else"),
+        ("moiety run --gpus 2 -- torchrun train.py", "two GPUs of the machine, chosen for it"),
+        ("moiety run --gpu-index 0,3 -- ./a.out", "these two"),
         ("moiety run --exclusive -- ./measure", "a GPU with no other program on it"),
         ("moiety run --say always -- make train 2>log", "write into the log why it waits"),
     ),

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call, arguments_from_environment, ask_or_start
 from moiety.agent.system.paths import find as find_directory
+from moiety.cli.cards import card_options, requested, sentence, with_cards
 from moiety.cli.debugger_check import preloaded, refuse
 from moiety.cli.executable import check, find
 from moiety.cli.lazy_completion import completed
@@ -24,12 +25,14 @@ from moiety.config.table import RunSettings
 from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.native import is_simulated
 from moiety.model import errors
+from moiety.model.format import shortened
 from moiety.model.gang import of_options
 from moiety.model.share import Share
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @setting_options(RunSettings)
+@card_options
 @click.option("--exclusive", is_flag=True, help="Have GPUs that no other program uses.")
 @click.option("--gang", help="Hold GPUs only together with all programs of this gang.")
 @click.option("--gang-size", type=int, help="Processes that the gang waits for.")
@@ -45,6 +48,9 @@ from moiety.model.share import Share
 @click.argument("program", shell_complete=completed("programs"))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=completed("files"))
 def run(
+    gpu_count: int | None,
+    gpu_index: tuple[str, ...],
+    gpu_model: str | None,
     exclusive: bool,
     gang: str | None,
     gang_size: int | None,
@@ -77,6 +83,7 @@ def run(
         told.quantum,
         told.mode,
     )
+    cards = requested(gpu_count, gpu_index, gpu_model, exclusive=exclusive, environment=os.environ)
     together = of_options(gang, gang_size)
     argv = [program, *arguments]
     if _is_disabled(os.environ):
@@ -105,11 +112,12 @@ def run(
     wanted = protocol.CreateWorkload(
         program=Path(program).name,
         name=name,
-        argv=protocol.shortened(argv),
+        argv=shortened(argv),
         cwd=os.getcwd(),
         share=share,
         gang=together,
         capacity_bytes=capacity,
+        cards=cards,
     )
 
     def create(call: Call) -> protocol.Created:
@@ -119,6 +127,9 @@ def run(
     created = ask_or_start(directory, agent_arguments, create)
     if directory.shared and not quiet:
         click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
+    if created.cards and not quiet:
+        click.echo(f"moiety: {sentence(created.cards)}", err=True)
+    environment = with_cards(environment, created.cards, cards.named if cards else ())
     environment = shared(environment, shim, driver, created.socket, what)
     say = "never" if quiet else told.say
     if say != "auto":

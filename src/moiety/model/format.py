@@ -8,6 +8,9 @@ from typing import Any, Final
 SPARKS: Final = "▁▂▃▄▅▆▇█"
 BINARY_UNITS: Final = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
+ARGV_MAX: Final = 4096
+"""Longest command line that is recorded, in characters."""
+
 
 def format_bytes(count: int) -> str:
     """A number of bytes in the largest fitting binary unit, at most two decimals: `1.5 GiB`."""
@@ -72,3 +75,15 @@ def encodable(value: Any) -> Any:
     if isinstance(value, dict):
         return {encodable(key): encodable(each) for key, each in value.items()}
     return value
+
+
+def shortened(argv: list[str]) -> list[str]:
+    """A command line, or the beginning of a long one."""
+    found: list[str] = []
+    left = ARGV_MAX
+    for word in argv:
+        if len(word) >= left:
+            return [*found, word[:left] + "..."]
+        found.append(word)
+        left -= len(word) + 1
+    return found

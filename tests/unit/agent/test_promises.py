@@ -34,7 +34,9 @@ class Agent:
     def add(self, name: str, share: Share, *gpus: str, uid: int = 100) -> Any:
         """A workload without processes, bound to these GPUs or to none."""
         record = SimpleNamespace(share=share, gpus=gpus, uid=uid)
-        found = SimpleNamespace(record=record, clients=set(), is_alive=True, stays=False)
+        found = SimpleNamespace(
+            record=record, cards=gpus, clients=set(), is_alive=True, stays=False
+        )
         self.workloads.by_id[name] = found
         self.changed()
         return found
@@ -95,3 +97,11 @@ def test_of_several_gpus_the_ones_that_it_is_bound_to_count() -> None:
     assert agent.events == [ev.PromiseSet(1, GIB, 100)]
     assert coming([bound, free], agent.clients, agent.gpus, 0) == []
     assert coming([bound, free], agent.clients, agent.gpus, 1) == [bound]
+
+
+def test_of_the_cards_of_a_workload_those_that_it_does_not_use_yet_are_kept() -> None:
+    agent = Agent(2)
+    both = agent.add("a", Share(gpu=0.5), "GPU-0", "GPU-1")
+    agent.join(both, 1, 0)
+    assert coming([both], agent.clients, agent.gpus, 0) == []
+    assert coming([both], agent.clients, agent.gpus, 1) == [both]

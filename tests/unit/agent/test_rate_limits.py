@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from moiety.agent.control.protocol import shortened
 from moiety.agent.control.records import Record
-from moiety.agent.control.workloads import is_unbounded
+from moiety.agent.control.running_workload import is_unbounded
 from moiety.agent.core.connection import Connection
 from moiety.agent.core.rate_limits import RESERVE, RateLimits, TokenRate, UserQuota
 from moiety.agent.core.read_turns import PACKETS_A_TURN
 from moiety.agent.system.processes import Peer
+from moiety.model.format import shortened
 from moiety.model.share import Share
 
 ALICE, BOB, ROOT = 65001, 65002, 0

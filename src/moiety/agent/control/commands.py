@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.agent.control import metrics, protocol, saved_settings
+from moiety.agent.control.cards import Cards
 from moiety.agent.control.configuration import Read, later
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.options import Options
 from moiety.agent.control.report import Reports
+from moiety.agent.control.rows import CardName
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.control.shares import Shares
 from moiety.agent.control.visibility import events_for, rows_for
@@ -27,6 +29,7 @@ from moiety.agent.system import processes
 from moiety.agent.system.paths import Directory
 from moiety.agent.system.users import USERS, beside, name_of
 from moiety.config.values import Visible
+from moiety.devices.interface import Usage
 from moiety.devices.native import is_simulated
 from moiety.model.errors import (
     AgentBusy,
@@ -36,6 +39,8 @@ from moiety.model.errors import (
     MoietyError,
     NotAllowed,
 )
+from moiety.model.format import ARGV_MAX, shortened
+from moiety.model.share import Share
 from moiety.wire.layout import VERSION, VERSION_LEAST
 
 NO_USER: Final = -1
@@ -62,6 +67,7 @@ class ControlCommands:
     recorder: StepRecorder
     workloads: Workloads
     shares: Shares
+    cards: Cards
     containers: ContainerShares
     reports: Reports
     limits: LimitEnforcer | None = None
@@ -114,7 +120,10 @@ class ControlCommands:
         """Make the asking process a workload of its own."""
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
-        self.shares.check(asked.share, peer.uid)
+        usages = await self.cards.measured(self.reports.usages) if asked.cards else {}
+        chosen, share = self._choose(asked, peer, usages)
+        uuids = [card.uuid for card in chosen]
+        self.shares.check(share, peer.uid, gpus=uuids)
         gang = asked.gang
         if gang and self.directory.shared:  # names of different users are different names
             gang = dataclasses.replace(gang, name=f"u{peer.uid}.{gang.name}")
@@ -123,11 +132,12 @@ class ControlCommands:
         workload = self.workloads.create(
             peer,
             program=asked.program[: protocol.NAME_MAX],
-            argv=protocol.shortened(asked.argv),
-            cwd=asked.cwd[: protocol.ARGV_MAX],
-            share=asked.share,
+            argv=shortened(asked.argv),
+            cwd=asked.cwd[:ARGV_MAX],
+            share=share,
             name=asked.name and asked.name[: protocol.NAME_MAX],
             gang=gang,
+            cards=uuids,
         )
         self.runtime.log.info(
             "create_workload",
@@ -135,9 +145,28 @@ class ControlCommands:
             program=workload.record.program,
             pid=peer.pid,
             uid=peer.uid,
-            share=str(asked.share),
+            share=str(share),
+            gpus=[card.gpu for card in chosen],
         )
-        return protocol.Created(id=workload.record.id, socket=str(workload.socket))
+        return protocol.Created(id=workload.record.id, socket=str(workload.socket), cards=chosen)
+
+    def _choose(
+        self, asked: protocol.CreateWorkload, peer: processes.Peer, usages: Mapping[int, Usage]
+    ) -> tuple[list[CardName], Share]:
+        """The GPUs that a new workload gets, and its share of them; none with one GPU.
+
+        Nothing else happens between this choice and the record that keeps the GPUs.
+        """
+        if asked.cards is None:
+            return [], asked.share
+        if not self.cards.are_several:
+            self.cards.possible(asked.cards)
+            return [], asked.share
+        if self.limits:
+            self.limits.check(peer.uid, asked.share)
+        chosen = self.cards.choose(asked.cards, asked.share, usages)
+        share = self.cards.share_on(chosen, asked.cards, asked.share)
+        return self.cards.names(chosen), share
 
     async def _learn(self, peer: processes.Peer) -> None:
         """Wait until it is known who a user is, and the user who accounts for it."""

@@ -13,8 +13,9 @@ import msgspec
 from moiety.agent.control import protocol
 from moiety.agent.control.records import Record
 from moiety.agent.control.rows import ContainerRow
+from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.shares import Shares
-from moiety.agent.control.workloads import RunningWorkload, Workloads
+from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system import container_files, processes
@@ -26,6 +27,7 @@ from moiety.model.errors import (
     ContainerShareUnknown,
     NotAllowed,
 )
+from moiety.model.format import ARGV_MAX
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Names that the agent accepts; commands are stricter."""
@@ -150,7 +152,7 @@ def _check_words(asked: protocol.CreateContainer, peer: processes.Peer) -> None:
         ("labels", [*asked.labels.keys(), *asked.labels.values()], LABELS_MAX),
         ("pods", asked.pods, LISTS_MAX),
         ("GPUs", asked.gpus, LISTS_MAX),
-        ("specification", [asked.spec], protocol.ARGV_MAX),
+        ("specification", [asked.spec], ARGV_MAX),
     ):
         if sum(len(word) + 1 for word in words) > most:
             raise BadRequest(problem=f"its {what} have more than {most} characters")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from moiety.agent.control.workloads import RunningWorkload, Workloads
+from moiety.agent.control.running_workload import RunningWorkload
+from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.subordinate_users import unchanged

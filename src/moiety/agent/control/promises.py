@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from moiety.agent.control.workloads import RunningWorkload, Workloads
+from moiety.agent.control.running_workload import RunningWorkload
+from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.core.runtime import Runtime
 from moiety.arbiter import events as ev
+from moiety.arbiter.admission.guarantees import Promised
 
 
 def coming(
@@ -17,24 +19,36 @@ def coming(
     gpus: Gpus,
     gpu: int,
 ) -> list[RunningWorkload]:
-    """The workloads that use no GPU yet, and will use this one.
+    """The workloads that will use this GPU, and of which no process uses it yet.
 
-    With several GPUs it is not always known which one they will take: their shares are checked
-    again when they do.
+    Of a workload that was given no GPUs it is not known which one it will take, if there are
+    several: its share is checked again when it does.
     """
     uuid = gpus[gpu].device.uuid
     alone = len(gpus) == 1
-    return [
-        workload
-        for workload in workloads
-        if (workload.is_alive or workload.stays)
-        and (alone or uuid in workload.record.gpus)
-        and not any(
-            clients[number].gpus or clients[number].unspoken
-            for number in workload.clients
-            if number in clients
-        )
-    ]
+    found = []
+    for workload in workloads:
+        if not (workload.is_alive or workload.stays):
+            continue
+        own = [clients[number] for number in workload.clients if number in clients]
+        if uuid in workload.cards:
+            uses = any(gpu in client.gpus or gpu in client.unspoken for client in own)
+        elif alone:
+            uses = any(client.gpus or client.unspoken for client in own)
+        else:
+            continue
+        if not uses:
+            found.append(workload)
+    return found
+
+
+def promised(workloads: Iterable[RunningWorkload]) -> Promised:
+    """What the shares of workloads guarantee together."""
+    shares = [workload.record.share for workload in workloads]
+    return Promised(
+        gpu=sum(share.gpu or 0.0 for share in shares),
+        memory_bytes=sum(share.memory_bytes for share in shares),
+    )
 
 
 class Promises:
@@ -56,11 +70,11 @@ class Promises:
         del uid
         for gpu, managed in self._gpus.items():
             workloads = coming(self._workloads.by_id.values(), self._clients, self._gpus, gpu)
-            promised = [w for w in workloads if w.record.share.memory_bytes]
-            contexts = sum(managed.expected_residue_bytes(w.record.uid) for w in promised)
+            kept = [w for w in workloads if w.record.share.memory_bytes]
+            contexts = sum(managed.expected_residue_bytes(w.record.uid) for w in kept)
             event = ev.PromiseSet(
                 gpu,
-                memory_bytes=sum(w.record.share.memory_bytes for w in promised),
+                memory_bytes=promised(kept).memory_bytes,
                 residue_bytes=min(contexts, managed.budget.total_bytes // 2),
             )
             if event != self._told[gpu]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from moiety.agent.control.rows import (
+    CardName,
     ContainerRow,
     GpuName,
     GpuRow,
@@ -23,6 +24,7 @@ from moiety.agent.control.rows import (
     TenantName,
 )
 from moiety.agent.core.journal_events import Event
+from moiety.model.cards import CardRequest
 from moiety.model.format import encodable
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
@@ -32,22 +34,8 @@ LINE_MAX = 256 << 10
 """Largest request in bytes; the agent reads many at one time."""
 NAME_MAX = 255
 """Longest name of a program."""
-ARGV_MAX = 4096
-"""Longest command line that is recorded."""
 ANSWER_TAG = "is"
 """The JSON key that tells one kind of answer from another."""
-
-
-def shortened(argv: list[str]) -> list[str]:
-    """A command line, or the beginning of a long one."""
-    found: list[str] = []
-    left = ARGV_MAX
-    for word in argv:
-        if len(word) >= left:
-            return [*found, word[:left] + "..."]
-        found.append(word)
-        left -= len(word) + 1
-    return found
 
 
 class ControlRequest(msgspec.Struct, frozen=True, tag_field="ask"):
@@ -78,6 +66,8 @@ class CreateWorkload(ControlRequest, frozen=True, tag="create_workload"):
     """The gang with which its processes hold GPUs."""
     capacity_bytes: int | None = None
     """The capacity of each GPU that the command requires; None: any."""
+    cards: CardRequest | None = None
+    """The GPUs that the agent is to choose for it; None: it chooses none, and any will do."""
 
 
 class CreateContainer(ControlRequest, frozen=True, tag="create_container"):
@@ -236,6 +226,8 @@ class Created(Answer, frozen=True, tag="created"):
 
     id: str
     socket: str
+    cards: list[CardName] = []
+    """The GPUs that were chosen for it, in PCI order; empty: none in particular."""
 
 
 class Contained(Answer, frozen=True, tag="contained"):

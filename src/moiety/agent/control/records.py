@@ -45,6 +45,8 @@ class Record(msgspec.Struct, frozen=True):
     """Path of the CDI specification with which containers get it."""
     gpus: list[str] = []
     """UUIDs of the GPUs that it is a share of; empty: any."""
+    chosen: list[str] = []
+    """UUIDs of the GPUs that the agent keeps for it until its program has looked at its GPUs."""
     pods: list[str] = []
     """UIDs of the pods whose processes may use it; empty: all that see its socket."""
     labels: dict[str, str] = {}

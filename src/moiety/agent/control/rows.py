@@ -26,6 +26,14 @@ class ContainerRow(msgspec.Struct, frozen=True):
     """The labels of CreateContainer."""
 
 
+class CardName(msgspec.Struct, frozen=True):
+    """One of the GPUs that were chosen for a workload."""
+
+    gpu: int
+    uuid: str
+    name: str
+
+
 class GpuRow(msgspec.Struct, frozen=True):
     """One GPU in `moiety status`."""
 

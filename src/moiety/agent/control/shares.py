@@ -12,8 +12,9 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.limits import LimitEnforcer
-from moiety.agent.control.promises import coming
-from moiety.agent.control.workloads import RunningWorkload, Workloads
+from moiety.agent.control.promises import coming, promised
+from moiety.agent.control.running_workload import RunningWorkload
+from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus, index_of
 from moiety.agent.core.journal import Journal
@@ -137,11 +138,7 @@ class Shares:
     def _coming(self, own: RunningWorkload | None, gpu: int) -> Promised:
         """What was promised to other workloads that use no GPU yet, and will use this one."""
         found = coming(self.workloads.by_id.values(), self.clients, self.gpus, gpu)
-        shares = [workload.record.share for workload in found if workload is not own]
-        return Promised(
-            gpu=sum(share.gpu or 0.0 for share in shares),
-            memory_bytes=sum(share.memory_bytes for share in shares),
-        )
+        return promised(workload for workload in found if workload is not own)
 
     def _find(self, target: str, only: int | None) -> tuple[RunningWorkload, Client | None]:
         """The program that a number or a name means; user `only`'s programs come first.

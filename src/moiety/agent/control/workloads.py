@@ -12,7 +12,6 @@ import secrets
 import shutil
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +23,11 @@ from moiety.agent.control.records import (
     folder_of,
     socket_in,
     write_whole,
+)
+from moiety.agent.control.running_workload import (
+    RunningWorkload,
+    as_promised,
+    is_unbounded,
 )
 from moiety.agent.core.client import Client
 from moiety.agent.core.executor import Executor
@@ -40,45 +44,6 @@ from moiety.model.gang import Gang
 from moiety.model.share import Share
 
 ACCEPT_AGAIN_S: Final = 0.1
-
-
-@dataclass(slots=True, eq=False)
-class RunningWorkload:
-    """One workload of this agent."""
-
-    record: Record
-    folder: str
-    """A text, since a `Path` interns every name in it, and interned names stay in memory."""
-    listener: socket.socket
-    root_pidfd: int
-    """-1 once its first process is gone."""
-    clients: set[int] = field(default_factory=set)
-    """Numbers of its tenants."""
-
-    @property
-    def socket(self) -> str:
-        """The path at which its processes find the agent."""
-        return socket_in(self.folder, self.record)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether any process of it is there."""
-        return self.root_pidfd >= 0 or bool(self.clients)
-
-    @property
-    def stays(self) -> bool:
-        """Whether it is there without any process, until it is removed."""
-        return bool(self.record.container)
-
-
-def is_unbounded(record: Record, peer: processes.Peer, agent: int) -> bool:
-    """Whether a process may take more of the agent than one user may: an administrator's may.
-
-    A process in a container may not, even if an administrator made its share, and although its root
-    may be root here; nor may an administrator's process in the workload of a user.
-    """
-    is_admins = processes.may_use(peer, agent) and record.uid in (0, agent)
-    return is_admins and not record.container
 
 
 class Workloads:
@@ -105,7 +70,7 @@ class Workloads:
         self._linger_s = linger_s
         self._on_empty = on_empty
         self.by_id: dict[str, RunningWorkload] = {}
-        self.effective: Callable[[RunningWorkload], Share] = _as_promised
+        self.effective: Callable[[RunningWorkload], Share] = as_promised
         """Returns the share that a workload has beside the others of its user."""
         self.on_owner: list[Callable[[int], None]] = []
         """Called when the workloads of a user change."""
@@ -130,8 +95,12 @@ class Workloads:
         share: Share,
         name: str | None = None,
         gang: Gang | None = None,
+        cards: list[str] | None = None,
     ) -> RunningWorkload:
-        """A workload whose first process is `peer`; raises ProcessLookupError if that is dead."""
+        """A workload whose first process is `peer`; raises ProcessLookupError if that is dead.
+
+        `cards` are the UUIDs of GPUs that are kept for it.
+        """
         self._must_be_few(peer)
         started = processes.start_time(peer.pid)
         if started is None:
@@ -151,6 +120,7 @@ class Workloads:
             share=share,
             name=name,
             gang=gang,
+            chosen=cards or [],
         )
         folder = f"{self._directory.workloads}/{identity}"
         check_socket_path(self._directory, f"{folder}/{SOCKET}")
@@ -163,10 +133,30 @@ class Workloads:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         try:
-            return self._open(record, folder)
+            workload = self._open(record, folder)
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+        workload.began_s = self._runtime.now()
+        return workload
+
+    def settle(self, workload_id: str) -> tuple[str, ...]:
+        """The program looked at its GPUs: from now on the choice does not change.
+
+        Returns their UUIDs in PCI order; those of all GPUs if it was given none in particular.
+        """
+        workload = self.by_id.get(workload_id)
+        gpus = sorted(self._sessions.gpus.items())
+        if workload is not None and workload.record.chosen and not workload.record.gpus:
+            chosen = msgspec.structs.replace(
+                workload.record, gpus=workload.record.chosen, chosen=[]
+            )
+            self.rewrite(workload, chosen)
+            may_use = frozenset(map(uuid_bytes, chosen.gpus))
+            for number in workload.clients & self._clients.keys():
+                self._clients[number].may_use = may_use
+        only = workload.record.gpus if workload is not None else []
+        return tuple(gpu.device.uuid for _, gpu in gpus if not only or gpu.device.uuid in only)
 
     def _must_be_few(self, owner: processes.Peer) -> None:
         is_admin = processes.may_use(owner, os.getuid())
@@ -354,9 +344,20 @@ class Workloads:
         if workload is None:
             return  # its share was removed, and it goes on without one
         workload.clients.add(client.number)
+        self._drop_choice_beside(workload, client)
         self._records.write(client)
         self.divide(workload)
         self._tell(workload.record.uid)
+
+    def _drop_choice_beside(self, workload: RunningWorkload, client: Client) -> None:
+        """A program that never asked for its GPUs may take others: none is kept for it then."""
+        gpus = self._sessions.gpus
+        used = {gpus[index].device.uuid for index in client.gpus if index in gpus}
+        if workload.record.chosen and not used <= set(workload.record.chosen):
+            record = msgspec.structs.replace(workload.record, chosen=[])
+            workload.record = record
+            with contextlib.suppress(OSError):  # a full disk: the next agent keeps them for it
+                write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
 
     def _left(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
@@ -394,7 +395,3 @@ class Workloads:
             self._loop.remove_reader(workload.root_pidfd)
             os.close(workload.root_pidfd)
             workload.root_pidfd = -1
-
-
-def _as_promised(workload: RunningWorkload) -> Share:
-    return workload.record.share

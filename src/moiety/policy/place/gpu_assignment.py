@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from math import comb
-from typing import Final
-
-import numpy as np
+from typing import Final, Protocol
 
 from moiety.policy.model.cluster import WHOLE_GPU, Choosing, Node
 
 TRIED_MAX: Final = 500
 """The most sets of GPUs that are compared; beyond that, a set is grown one GPU at a time."""
+
+
+class Shuffler(Protocol):
+    """A source of random orders, such as a generator of numpy."""
+
+    def shuffle(self, x: list[int], /) -> None:
+        """Put a list into a random order."""
 
 
 def choose(
@@ -21,15 +26,16 @@ def choose(
     count: int,
     milli: int,
     choosing: Choosing,
-    random: np.random.Generator,
+    random: Shuffler | None = None,
 ) -> tuple[int, ...]:
     """`count` GPUs, each with `milli` of the thousandths that are `left`; there are enough.
 
     For more than one whole GPU, the choice is the set with the fastest links, if links are known:
-    all rules find whole GPUs equal otherwise. `rule` is best-fit here.
+    all rules find whole GPUs equal otherwise. `rule` is best-fit here. `random` is needed for the
+    random choice alone.
     """
     fitting = [gpu for gpu, amount in enumerate(left) if amount >= milli]
-    if choosing is Choosing.RANDOM:
+    if choosing is Choosing.RANDOM and random is not None:
         random.shuffle(fitting)
     elif milli == WHOLE_GPU:
         if 1 < count < len(fitting) and any(gpu.links for gpu in node.gpus):

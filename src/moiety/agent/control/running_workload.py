@@ -1,0 +1,62 @@
+"""One workload of an agent: its record, its socket, and the processes that it has now."""
+
+from __future__ import annotations
+
+import math
+import socket
+from dataclasses import dataclass, field
+
+from moiety.agent.control.records import Record, socket_in
+from moiety.agent.system import processes
+from moiety.model.share import Share
+
+
+@dataclass(slots=True, eq=False)
+class RunningWorkload:
+    """One workload of this agent."""
+
+    record: Record
+    folder: str
+    """A text, since a `Path` interns every name in it, and interned names stay in memory."""
+    listener: socket.socket
+    root_pidfd: int
+    """-1 once its first process is gone."""
+    began_s: float = -math.inf
+    """When it was created, in seconds on the loop's clock; long ago if by an earlier agent."""
+    clients: set[int] = field(default_factory=set)
+    """Numbers of its tenants."""
+
+    @property
+    def socket(self) -> str:
+        """The path at which its processes find the agent."""
+        return socket_in(self.folder, self.record)
+
+    @property
+    def cards(self) -> list[str]:
+        """UUIDs of the GPUs that are kept for it; empty: none in particular."""
+        return self.record.gpus or self.record.chosen
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any process of it is there."""
+        return self.root_pidfd >= 0 or bool(self.clients)
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is there without any process, until it is removed."""
+        return bool(self.record.container)
+
+
+def is_unbounded(record: Record, peer: processes.Peer, agent: int) -> bool:
+    """Whether a process may take more of the agent than one user may: an administrator's may.
+
+    A process in a container may not, even if an administrator made its share, and although its root
+    may be root here; nor may an administrator's process in the workload of a user.
+    """
+    is_admins = processes.may_use(peer, agent) and record.uid in (0, agent)
+    return is_admins and not record.container
+
+
+def as_promised(workload: RunningWorkload) -> Share:
+    """The share of a workload as it was asked for."""
+    return workload.record.share

@@ -1,0 +1,61 @@
+"""A machine with several cards: each program gets its own, and sees no other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from moiety.testing.node import Node, finish
+
+MakeNode = Callable[[str], Node]
+GPU = "8xA100-80:memory=96MiB,link=8GB/s,residue=2MiB"
+MIB = 1 << 20
+FOREVER = "1000000"
+SEES = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES', 'all'))"
+
+
+def test_programs_with_a_guarantee_run_on_cards_of_their_own(
+    make_node: MakeNode, programs: Path, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    work = [programs / "worker", kernels, str(8 * MIB), FOREVER, "0", "0"]
+    running = [node.run([*work, str(seed)], "--gpu", "0.6") for seed in (1, 2)]
+
+    def cards() -> list[int]:
+        return sorted(row["gpu"] for row in node.json("ps") if row["gpu"] is not None)
+
+    node.until(lambda: len(cards()) == 2, "both have a card")
+    assert cards() == [0, 1]
+    sees = node.cli("run", "--gpu", "0.6", "--", sys.executable, "-c", SEES)
+    uuids = [gpu["uuid"] for gpu in node.json("status")["gpus"]]
+    assert sees.stdout.strip() == uuids[2]
+    assert "moiety: it gets GPU 2 (" in sees.stderr
+
+    both = node.cli(
+        "run", "-q", "--gpus", "2", "--gpu-index", "0,1,7,6", "--gpu", "0.6", "--", "true"
+    )
+    assert (both.returncode, both.stderr) == (0, "")
+    taken = node.cli("run", "--gpu-index", "1", "--gpu", "0.6", "--", "true")
+    assert taken.returncode == 75
+    assert "--gpu 0.4 fits on GPU 1" in taken.stderr
+    for process in running:
+        process.terminate()
+        finish(process)
+
+
+def test_the_variable_of_cuda_narrows_the_choice(make_node: MakeNode) -> None:
+    node = make_node("4x" + GPU.removeprefix("8x"))
+    node.start_agent()
+    uuids = [gpu["uuid"] for gpu in node.json("status")["gpus"]]
+    look = [sys.executable, "-c", SEES]
+    for visible, options, seen in (
+        ("3,2", (), f"{uuids[3]},{uuids[2]}"),
+        (uuids[1], (), uuids[1]),
+        ("", (), ""),
+        ("3", ("--gpu-index", "1"), uuids[1]),
+    ):
+        process = node.run(look, *options, env={"CUDA_VISIBLE_DEVICES": visible})
+        code, out, err = finish(process)
+        assert (code, out) == (0, seen + "\n"), err

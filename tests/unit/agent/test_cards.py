@@ -1,0 +1,180 @@
+"""The choice of cards for a new workload, on a machine with eight of them."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from moiety.agent.control import cards as module
+from moiety.agent.control.cards import NEW_S, Cards
+from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.devices.budget import GpuBudget
+from moiety.devices.interface import Device, Usage
+from moiety.model.cards import CardRequest
+from moiety.model.errors import BadArgument, LimitAboveCapacity, ShareTaken
+from moiety.model.share import Share
+
+GIB = 1 << 30
+TOTAL = 80 * GIB
+ANY = CardRequest()
+
+
+class Machine:
+    """Cards on paper, a real arbiter, and workloads that are only records."""
+
+    def __init__(self, *names: str) -> None:
+        names = names or ("A100",) * 8
+        self.now_s = 0.0
+        self.clients: Any = {}
+        self.gpus: Any = {
+            at: SimpleNamespace(
+                device=Device(at, f"GPU-{at}", name, TOTAL),
+                budget=GpuBudget(TOTAL, 0, 0, TOTAL, 0),
+                lost="",
+            )
+            for at, name in enumerate(names)
+        }
+        specs = [GpuSpec(at, TOTAL, TOTAL) for at in self.gpus]
+        self.arbiter = Arbiter(specs, Settings(arena_bytes=0))
+        runtime: Any = SimpleNamespace(now=lambda: self.now_s)
+        self.workloads = SimpleNamespace(by_id={})
+        workloads: Any = self.workloads
+        self.cards = Cards(runtime, self.gpus, self.clients, self.arbiter, workloads)
+
+    def run(
+        self, share: Share | None = None, request: CardRequest = ANY, **measured: float
+    ) -> list[int]:
+        """A workload that begins now, on the cards that are chosen for it."""
+        usages = {int(at[1:]): Usage(0, part) for at, part in measured.items()}
+        found = self.cards.choose(request, share or Share(), usages)
+        share = self.cards.share_on(found, request, share or Share())
+        uuids = [self.gpus[at].device.uuid for at in found]
+        record = SimpleNamespace(share=share, gpus=[], chosen=uuids, uid=1)
+        self.workloads.by_id[str(len(self.workloads.by_id))] = SimpleNamespace(
+            record=record,
+            cards=uuids,
+            clients=set(),
+            is_alive=True,
+            stays=False,
+            began_s=self.now_s,
+        )
+        return found
+
+
+def test_programs_that_start_together_get_a_card_each() -> None:
+    machine = Machine()
+    assert sorted(machine.run()[0] for _ in range(8)) == list(range(8))
+    assert sorted(machine.run()[0] for _ in range(8)) == list(range(8))
+
+
+def test_guarantees_of_programs_that_have_not_come_yet_count() -> None:
+    machine = Machine()
+    found = [machine.run(Share(gpu=0.6))[0] for _ in range(8)]
+    assert sorted(found) == list(range(8))
+    with pytest.raises(ShareTaken, match="no GPU can keep that") as refused:
+        machine.run(Share(gpu=0.6))
+    assert "--gpu 0.4 fits on GPU 0, which has 40 % left" in refused.value.hint
+    machine.run(Share(gpu=0.4))
+
+
+def test_memory_that_was_promised_counts() -> None:
+    machine = Machine("A100", "A100")
+    assert machine.run(Share(memory_bytes=60 * GIB)) == [0]
+    assert machine.run(Share(memory_bytes=60 * GIB)) == [1]
+    with pytest.raises(ShareTaken) as refused:
+        machine.run(Share(memory_bytes=30 * GIB))
+    assert "--memory 20480MiB fits on GPU" in refused.value.hint
+
+
+def test_the_card_that_was_measured_to_be_least_busy_is_taken() -> None:
+    machine = Machine("A100", "A100", "A100")
+    assert machine.run(g0=0.9, g1=0.2, g2=0.5) == [1]
+    assert machine.run(g0=0.9, g1=0.2, g2=0.5) == [2]  # the first one has only just begun
+
+
+def test_a_program_that_did_nothing_for_long_is_no_load() -> None:
+    machine = Machine("A100", "A100")
+    assert machine.run() == [0]
+    machine.now_s = NEW_S + 1
+    assert machine.run(g0=0.0, g1=0.8) == [0]
+
+
+def test_a_card_without_time_or_memory_left_is_the_last_choice() -> None:
+    machine = Machine("A100", "A100")
+    assert machine.run(request=CardRequest(exclusive=True)) == [0]
+    machine.now_s = NEW_S + 1
+    assert machine.run(g0=0.0, g1=1.0) == [1]
+    assert machine.run(g0=0.0, g1=1.0) == [1]
+
+
+def test_exclusive_takes_a_free_card_and_all_of_it() -> None:
+    machine = Machine("A100", "A100")
+    assert machine.run() == [0]
+    machine.now_s = NEW_S + 1
+    assert machine.run(request=CardRequest(exclusive=True), g0=0.0, g1=0.5) == [1]
+    kept = machine.workloads.by_id["1"].record.share
+    assert (kept.gpu, kept.memory_bytes) == (1.0, TOTAL)
+    with pytest.raises(ShareTaken):
+        machine.run(Share(gpu=0.1), CardRequest(named=("1",)))
+
+
+def test_several_cards_are_kept_for_one_workload() -> None:
+    machine = Machine()
+    assert machine.run(Share(gpu=0.6), CardRequest(3)) == [0, 1, 2]
+    assert machine.run(Share(gpu=0.6), CardRequest(5)) == [3, 4, 5, 6, 7]
+    with pytest.raises(BadArgument, match="this agent has 8"):
+        machine.run(request=CardRequest(9))
+    with pytest.raises(ShareTaken, match="and 2 must"):
+        machine.run(Share(gpu=0.6), CardRequest(2))
+
+
+def test_who_names_cards_gets_them_all_unless_a_number_is_said() -> None:
+    machine = Machine()
+    assert machine.run(request=CardRequest(named=("5", "2"))) == [2, 5]
+    assert machine.run(request=CardRequest(1, named=("2", "3"))) == [3]
+
+
+def test_a_model_is_a_part_of_the_name() -> None:
+    machine = Machine("NVIDIA A100", "Tesla T4")
+    assert machine.run(request=CardRequest(model="t4")) == [1]
+    with pytest.raises(BadArgument, match="no GPU here is a H100"):
+        machine.run(request=CardRequest(model="H100"))
+
+
+def test_a_card_that_is_too_small_is_no_choice() -> None:
+    machine = Machine("A100", "T4")
+    machine.gpus[1].budget = GpuBudget(16 * GIB, 0, 0, 16 * GIB, 0)
+    machine.run()
+    assert machine.run(Share(memory_limit_bytes=40 * GIB)) == [0]
+    with pytest.raises(LimitAboveCapacity):
+        machine.run(Share(memory_limit_bytes=100 * GIB))
+
+
+def test_nothing_runs_on_a_card_that_is_lost() -> None:
+    machine = Machine("A100", "A100")
+    machine.gpus[0].lost = "it has fallen off the bus"
+    assert [machine.run() for _ in range(3)] == [[1]] * 3
+
+
+def test_nvml_that_does_not_answer_delays_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MEASURE_S", 0.001)
+
+    async def never() -> dict[int, Usage]:
+        await asyncio.Event().wait()
+        return {}
+
+    assert asyncio.run(Machine().cards.measured(never)) == {}
+
+
+def test_sixteen_unequal_programs_of_four_users_find_their_cards() -> None:
+    machine = Machine()
+    wanted = [0.5, 0.3, None, 0.4] * 4
+    found = [machine.run(Share(gpu=part))[0] for part in wanted]
+    for card in range(8):
+        parts = [part for part, on in zip(wanted, found, strict=True) if on == card]
+        assert len(parts) == 2
+        assert sum(part or 0 for part in parts) <= 1

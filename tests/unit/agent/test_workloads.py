@@ -1,0 +1,63 @@
+"""The cards of a workload: kept for it, and final once its program has looked at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from moiety.agent.control.records import Record
+from moiety.agent.control.running_workload import RunningWorkload
+from moiety.agent.control.workloads import Workloads
+from moiety.devices.interface import Device, uuid_bytes
+
+UUIDS = [f"GPU-{at:08x}-0000-4000-8000-000000000000" for at in range(3)]
+
+
+class Agent:
+    """Three GPUs, and one workload for which the last two are kept."""
+
+    def __init__(self, folder: Path, *chosen: str) -> None:
+        gpus = {
+            at: SimpleNamespace(device=Device(at, uuid, "A100", 1)) for at, uuid in enumerate(UUIDS)
+        }
+        record = Record("w", 1, 1, 1, "p", [], "/", chosen=list(chosen))
+        socket: Any = None
+        self.workload = RunningWorkload(record, str(folder), socket, -1)
+        self.client: Any = SimpleNamespace(may_use=frozenset(), gpus=set())
+        self.workload.clients.add(1)
+        self.it: Any = SimpleNamespace(
+            by_id={"w": self.workload},
+            _sessions=SimpleNamespace(gpus=gpus),
+            _clients={1: self.client},
+            rewrite=self._rewrite,
+        )
+
+    def _rewrite(self, workload: RunningWorkload, record: Record) -> None:
+        workload.record = record
+
+
+def test_the_choice_is_final_once_the_program_has_looked(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, UUIDS[2], UUIDS[1])
+    assert agent.workload.record.gpus == []
+    assert Workloads.settle(agent.it, "w") == (UUIDS[1], UUIDS[2])
+    assert Workloads.settle(agent.it, "w") == (UUIDS[1], UUIDS[2])
+    record = agent.workload.record
+    assert (sorted(record.gpus), record.chosen) == ([UUIDS[1], UUIDS[2]], [])
+    assert agent.client.may_use == {uuid_bytes(UUIDS[1]), uuid_bytes(UUIDS[2])}
+
+
+def test_a_workload_without_cards_of_its_own_has_all(tmp_path: Path) -> None:
+    assert Workloads.settle(Agent(tmp_path).it, "w") == tuple(UUIDS)
+    assert Workloads.settle(Agent(tmp_path).it, "gone") == tuple(UUIDS)
+
+
+def test_nothing_is_kept_for_a_program_that_takes_another_card(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, UUIDS[1])
+    agent.client.gpus = {1}
+    Workloads._drop_choice_beside(agent.it, agent.workload, agent.client)
+    assert agent.workload.cards == [UUIDS[1]]
+    agent.client.gpus = {0}
+    Workloads._drop_choice_beside(agent.it, agent.workload, agent.client)
+    assert agent.workload.cards == []
+    assert (tmp_path / "workload.json").exists()
