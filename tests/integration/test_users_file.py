@@ -98,6 +98,18 @@ def test_what_a_user_may_not_have_is_refused_by_rule_and_line(
     assert f"({file}:{line})" in refused.value.text
 
 
+def test_a_user_is_on_no_gpu_but_its_own(agent: AgentProcess, users: Users, file: Path) -> None:
+    alice = users(ALICE)
+    for gpus in "10":
+        file.write_text(RULES.replace("gpu = 0.5", f'gpus = "{gpus}"'))
+        with agent.call() as call:
+            call.ask(protocol.Reload(), protocol.Reloaded)
+        if gpus == "1":  # which this machine does not have
+            with pytest.raises(Raised, match="0 of the kind are here for you"):
+                alice.do(CREATE.format(share=""))
+    start(alice, "one")
+
+
 def test_nobody_holds_a_gpu_for_as_long_as_it_likes(
     agent: AgentProcess, users: Users, file: Path
 ) -> None:

@@ -170,6 +170,7 @@ class UserLimits:
     priority: PriorityClass | None = setting("the highest: low, normal or high", unset="no limit")
     latency: Switch | None = setting("whether it may be --latency", unset="no limit")
     workloads: Count | None = setting("how many at one time; 0: none", unset="no limit")
+    gpus: Gpus | None = setting("the only GPUs that they get, such as 0,1", unset="no limit")
     quantum_s: Quantum | None = setting(
         "the longest that it may say as --quantum; 0: none", unset="no limit"
     )

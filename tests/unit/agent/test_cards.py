@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from moiety.agent.control import cards as module
+from moiety.agent.control import protocol
 from moiety.agent.control.cards import NEW_S, Cards
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Device, Usage
 from moiety.model.cards import CardRequest
-from moiety.model.errors import BadArgument, LimitAboveCapacity, ShareTaken
+from moiety.model.errors import BadArgument, LimitAboveCapacity, NotAllowed, ShareTaken
 from moiety.model.share import Share
 
 GIB = 1 << 30
@@ -126,7 +127,7 @@ def test_several_cards_are_kept_for_one_workload() -> None:
     machine = Machine()
     assert machine.run(Share(gpu=0.6), CardRequest(3)) == [0, 1, 2]
     assert machine.run(Share(gpu=0.6), CardRequest(5)) == [3, 4, 5, 6, 7]
-    with pytest.raises(BadArgument, match="this agent has 8"):
+    with pytest.raises(BadArgument, match="8 of the kind"):
         machine.run(request=CardRequest(9))
     with pytest.raises(ShareTaken, match="and 2 must"):
         machine.run(Share(gpu=0.6), CardRequest(2))
@@ -168,6 +169,28 @@ def test_nvml_that_does_not_answer_delays_no_program(monkeypatch: pytest.MonkeyP
         return {}
 
     assert asyncio.run(Machine().cards.measured(never)) == {}
+
+
+def test_a_user_gets_no_card_but_its_own() -> None:
+    machine = Machine()
+    share = Share()
+    assert machine.cards.choose(ANY, share, {}, only=[5, 6]) == [5]
+    assert machine.cards.choose(CardRequest(2), share, {}, only=[5, 6]) == [5, 6]
+    for request in (CardRequest(3), CardRequest(named=("0",))):
+        with pytest.raises(BadArgument, match="are here for you"):
+            machine.cards.choose(request, share, {}, only=[5, 6])
+
+
+def test_a_share_for_containers_is_of_none_but_its_users_cards() -> None:
+    cards = Machine().cards
+    asked = protocol.CreateContainer("half")
+    assert cards.within(asked, None) is asked
+    assert cards.within(asked, [5, 6]).gpus == ["GPU-5", "GPU-6"]
+    mine = protocol.CreateContainer("half", gpus=["GPU-5"])
+    assert cards.within(mine, [5, 6]).gpus == ["GPU-5"]
+    for only in ([6], [99]):
+        with pytest.raises(NotAllowed, match="may have no GPUs but"):
+            cards.within(mine, only)
 
 
 def test_sixteen_unequal_programs_of_four_users_find_their_cards() -> None:

@@ -52,12 +52,12 @@ def test_a_workload_without_cards_of_its_own_has_all(tmp_path: Path) -> None:
     assert Workloads.settle(Agent(tmp_path).it, "gone") == tuple(UUIDS)
 
 
-def test_nothing_is_kept_for_a_program_that_takes_another_card(tmp_path: Path) -> None:
+def test_the_choice_follows_a_program_that_takes_another_card(tmp_path: Path) -> None:
     agent = Agent(tmp_path, UUIDS[1])
     agent.client.gpus = {1}
-    Workloads._drop_choice_beside(agent.it, agent.workload, agent.client)
+    Workloads._follow(agent.it, agent.workload, agent.client)
     assert agent.workload.cards == [UUIDS[1]]
     agent.client.gpus = {0}
-    Workloads._drop_choice_beside(agent.it, agent.workload, agent.client)
-    assert agent.workload.cards == []
+    Workloads._follow(agent.it, agent.workload, agent.client)
+    assert agent.workload.cards == [UUIDS[0]]
     assert (tmp_path / "workload.json").exists()

@@ -39,6 +39,13 @@ def test_a_users_own_rules_count_before_those_of_groups_and_defaults() -> None:
     assert found.priority is None
 
 
+def test_a_member_of_two_groups_may_use_the_gpus_of_both() -> None:
+    groups = [rules(1, gpus=(0, 1)), rules(2, gpus=(1, 5))]
+    found = entitle("alice", {}, groups, rules(3, gpus=(7,)))
+    assert found.gpus == Rule((0, 1, 5), "/etc/f:1")
+    assert entitle("alice", rules(4, gpus=(3,)), groups, {}).gpus == Rule((3,), "/etc/f:4")
+
+
 @pytest.mark.parametrize(
     ("may", "share", "others", "says"),
     [

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
+from moiety.agent.control import protocol
 from moiety.agent.control.promises import coming, promised
 from moiety.agent.control.rows import CardName
 from moiety.agent.control.running_workload import RunningWorkload
@@ -22,7 +25,7 @@ from moiety.agent.core.runtime import Runtime
 from moiety.arbiter.machine import Arbiter
 from moiety.devices.interface import Usage
 from moiety.model.cards import CardRequest
-from moiety.model.errors import BadArgument, LimitAboveCapacity, ShareTaken
+from moiety.model.errors import BadArgument, LimitAboveCapacity, NotAllowed, ShareTaken
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
 from moiety.policy.model.cluster import WHOLE_GPU, Choosing, GpuDevice, Node
@@ -63,14 +66,19 @@ class Cards:
         self._workloads = workloads
 
     def choose(
-        self, request: CardRequest, share: Share, usages: Mapping[int, Usage] | None = None
+        self,
+        request: CardRequest,
+        share: Share,
+        usages: Mapping[int, Usage] | None = None,
+        only: Sequence[int] | None = None,
     ) -> list[int]:
         """The indices of the cards that a new workload with this share gets, in PCI order.
 
-        `usages` is what NVML says, by index. Raises BadArgument if there are no such cards,
-        LimitAboveCapacity if they are too small, ShareTaken if too few can keep the share now.
+        `usages` is what NVML says, by index; `only` are the cards of its user.
+        Raises BadArgument if there are no such cards, LimitAboveCapacity if they are too small,
+        ShareTaken if too few can keep the share now.
         """
-        cards, count = self.possible(request)
+        cards, count = self.possible(request, only)
         limit = share.memory_limit_bytes or 0
         largest = max(self._gpus[index].budget.capacity_bytes for index in cards)
         if limit > largest:
@@ -99,8 +107,20 @@ class Cards:
 
     def names(self, indices: Iterable[int]) -> list[CardName]:
         """These cards, as a command names them."""
-        devices = [self._gpus[index].device for index in indices]
+        devices = [self._gpus[index].device for index in indices if index in self._gpus]
         return [CardName(device.index, device.uuid, device.name) for device in devices]
+
+    def within(
+        self, asked: protocol.CreateContainer, only: Sequence[int] | None
+    ) -> protocol.CreateContainer:
+        """A share for containers on none but its user's cards; raises NotAllowed."""
+        if only is None:
+            return asked
+        allowed = [card.uuid for card in self.names(only)]
+        if not allowed or not set(asked.gpus) <= set(allowed):
+            named = ", ".join(map(str, only))
+            raise NotAllowed(f"this user may have no GPUs but {named}", "a share of these")
+        return msgspec.structs.replace(asked, gpus=asked.gpus or allowed)
 
     def share_on(self, indices: Iterable[int], request: CardRequest, share: Share) -> Share:
         """The share as it is kept on each of these cards: all of it if it is exclusive."""
@@ -110,14 +130,18 @@ class Cards:
         kept = min(capacity, share.memory_limit_bytes or capacity)
         return dataclasses.replace(share, gpu=1.0, gpu_limit=1.0, memory_bytes=kept)
 
-    def possible(self, request: CardRequest) -> tuple[list[int], int]:
+    def possible(
+        self, request: CardRequest, only: Sequence[int] | None = None
+    ) -> tuple[list[int], int]:
         """The cards that a request could get, and how many; raises BadArgument if too few."""
-        cards = self._meant(request)
+        cards = [index for index in self._meant(request) if only is None or index in only]
         count = request.count or len(request.named) or 1
         if count > len(cards):
             raise BadArgument(
-                f"{count} GPUs are asked for, and this agent has {len(cards)} of the kind",
-                f"--gpus {len(cards)} or less; `moiety status` lists them",
+                f"{count} GPUs are asked for, and {len(cards)} of the kind are here for you",
+                f"--gpus {len(cards)} or less; `moiety status` lists them"
+                if cards
+                else "other GPUs, or an administrator: the file of settings may name your GPUs",
             )
         return cards, count
 

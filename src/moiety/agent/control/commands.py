@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from moiety.agent.system.users import USERS, beside, name_of
 from moiety.config.values import Visible
 from moiety.devices.interface import Usage
 from moiety.devices.native import is_simulated
+from moiety.model.cards import CardRequest
 from moiety.model.errors import (
     AgentBusy,
     AgentVersion,
@@ -121,8 +122,10 @@ class ControlCommands:
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
         usages = await self.cards.measured(self.reports.usages) if asked.cards else {}
-        chosen, share = self._choose(asked, peer, usages)
+        only = self.limits.gpus_of(peer.uid) if self.limits else None
+        chosen, share = self._choose(asked, peer, usages, only)
         uuids = [card.uuid for card in chosen]
+        allowed = [card.uuid for card in self.cards.names(only or ())]
         self.shares.check(share, peer.uid, gpus=uuids)
         gang = asked.gang
         if gang and self.directory.shared:  # names of different users are different names
@@ -138,6 +141,7 @@ class ControlCommands:
             name=asked.name and asked.name[: protocol.NAME_MAX],
             gang=gang,
             cards=uuids,
+            only=allowed,
         )
         self.runtime.log.info(
             "create_workload",
@@ -151,20 +155,22 @@ class ControlCommands:
         return protocol.Created(id=workload.record.id, socket=str(workload.socket), cards=chosen)
 
     def _choose(
-        self, asked: protocol.CreateWorkload, peer: processes.Peer, usages: Mapping[int, Usage]
+        self,
+        asked: protocol.CreateWorkload,
+        peer: processes.Peer,
+        usages: Mapping[int, Usage],
+        only: Sequence[int] | None,
     ) -> tuple[list[CardName], Share]:
         """The GPUs that a new workload gets, and its share of them; none with one GPU.
 
         Nothing else happens between this choice and the record that keeps the GPUs.
         """
-        if asked.cards is None:
-            return [], asked.share
-        if not self.cards.are_several:
-            self.cards.possible(asked.cards)
+        self.cards.possible(asked.cards or CardRequest(), only)
+        if asked.cards is None or not self.cards.are_several:
             return [], asked.share
         if self.limits:
             self.limits.check(peer.uid, asked.share)
-        chosen = self.cards.choose(asked.cards, asked.share, usages)
+        chosen = self.cards.choose(asked.cards, asked.share, usages, only)
         share = self.cards.share_on(chosen, asked.cards, asked.share)
         return self.cards.names(chosen), share
 
@@ -180,7 +186,8 @@ class ControlCommands:
         """Make a share for containers, or change it."""
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
-        return self.containers.create(asked, peer)
+        only = self.limits.gpus_of(peer.uid) if self.limits else None
+        return self.containers.create(self.cards.within(asked, only), peer)
 
     async def on_remove_container(
         self, asked: protocol.RemoveContainer, peer: processes.Peer

@@ -118,6 +118,13 @@ class LimitEnforcer:
         if no := refuse(self._entitlements.of(uid), share, others):
             raise UserLimit(*no)
 
+    def gpus_of(self, uid: int) -> tuple[int, ...] | None:
+        """The only GPUs that a user's workloads may be on; None: any."""
+        if self._entitlements.are_none:
+            return None
+        found = self._entitlements.of(self.account_of(uid)).gpus
+        return found.value if found else None
+
     def effective(self, workload: RunningWorkload) -> Share:
         """The part of its share that a workload gets beside the other workloads of its user."""
         share = workload.record.share

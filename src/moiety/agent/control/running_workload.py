@@ -34,7 +34,7 @@ class RunningWorkload:
     @property
     def cards(self) -> list[str]:
         """UUIDs of the GPUs that are kept for it; empty: none in particular."""
-        return self.record.gpus or self.record.chosen
+        return self.record.chosen or self.record.gpus
 
     @property
     def is_alive(self) -> bool:

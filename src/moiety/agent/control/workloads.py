@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -95,11 +95,13 @@ class Workloads:
         share: Share,
         name: str | None = None,
         gang: Gang | None = None,
-        cards: list[str] | None = None,
+        cards: Sequence[str] = (),
+        only: Sequence[str] = (),
     ) -> RunningWorkload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead.
 
-        `cards` are the UUIDs of GPUs that are kept for it.
+        `cards` are the UUIDs of GPUs that are kept for it, `only` those of all that it may use;
+        empty: any.
         """
         self._must_be_few(peer)
         started = processes.start_time(peer.pid)
@@ -120,7 +122,8 @@ class Workloads:
             share=share,
             name=name,
             gang=gang,
-            chosen=cards or [],
+            gpus=list(only),
+            chosen=list(cards),
         )
         folder = f"{self._directory.workloads}/{identity}"
         check_socket_path(self._directory, f"{folder}/{SOCKET}")
@@ -147,7 +150,7 @@ class Workloads:
         """
         workload = self.by_id.get(workload_id)
         gpus = sorted(self._sessions.gpus.items())
-        if workload is not None and workload.record.chosen and not workload.record.gpus:
+        if workload is not None and workload.record.chosen:
             chosen = msgspec.structs.replace(
                 workload.record, gpus=workload.record.chosen, chosen=[]
             )
@@ -344,17 +347,17 @@ class Workloads:
         if workload is None:
             return  # its share was removed, and it goes on without one
         workload.clients.add(client.number)
-        self._drop_choice_beside(workload, client)
+        self._follow(workload, client)
         self._records.write(client)
         self.divide(workload)
         self._tell(workload.record.uid)
 
-    def _drop_choice_beside(self, workload: RunningWorkload, client: Client) -> None:
-        """A program that never asked for its GPUs may take others: none is kept for it then."""
+    def _follow(self, workload: RunningWorkload, client: Client) -> None:
+        """A program that never asked for its GPUs may take others: the choice follows it."""
         gpus = self._sessions.gpus
         used = {gpus[index].device.uuid for index in client.gpus if index in gpus}
         if workload.record.chosen and not used <= set(workload.record.chosen):
-            record = msgspec.structs.replace(workload.record, chosen=[])
+            record = msgspec.structs.replace(workload.record, chosen=sorted(used))
             workload.record = record
             with contextlib.suppress(OSError):  # a full disk: the next agent keeps them for it
                 write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))

@@ -51,6 +51,8 @@ class Entitlement:
     """How many may run or wait at one time."""
     quantum_s: Rule[float] | None = None
     """The longest turns that one may ask for; 0: as the agent makes them."""
+    gpus: Rule[tuple[int, ...]] | None = None
+    """Indices of the only GPUs that they may be on."""
 
 
 FIELDS: Final = tuple(f.name for f in dataclasses.fields(Entitlement) if f.name != "user")
@@ -66,6 +68,9 @@ def entitle(user: str, own: Rules, groups: Iterable[Rules], defaults: Rules) -> 
         shared = [group[field] for group in of_groups if field in group]
         if field in own:
             rules[field] = own[field]
+        elif shared and field == "gpus":  # a member of two groups may use the GPUs of both
+            together = sorted({gpu for rule in shared for gpu in rule.value})
+            rules[field] = Rule(tuple(together), shared[0].where)
         elif shared:
             rules[field] = max(shared, key=lambda rule: rule.value)
         elif field in defaults:
