@@ -30,6 +30,7 @@ WORD: Final = re.compile(r"^\| \*\*(.+?)\*\* \| .* \| `(.+?)` \|$", re.MULTILINE
 WITHOUT_EVENT: Final = {
     "MW_CONTEXT": "the agent measures the context itself: Measured",
     "MW_LIMIT_QUERY": "the agent answers it from its own account",
+    "MW_GPUS_QUERY": "the agent knows which GPUs a workload is a share of",
     "MW_ARENA": "the arena is the agent's",
     "MW_ARENA_BACK": "the arena is the agent's",
     "MW_ARENA_NEED": "the arena is the agent's",

@@ -1,4 +1,4 @@
-"""Reads native/wire/wire.h and pages.h, which keep to the form that wire.h describes."""
+"""Reads native/wire/wire.h, gpus.h and pages.h, which keep to the form that wire.h describes."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def plain(comment: str) -> str:
 
 
 def source(folder: Path) -> str:
-    """The text of both headers in a folder."""
-    return "".join((folder / name).read_text() for name in ("wire.h", "pages.h"))
+    """The text of the headers in a folder."""
+    return "".join((folder / name).read_text() for name in ("wire.h", "gpus.h", "pages.h"))
 
 
 def read(text: str) -> Header:

@@ -1,27 +1,23 @@
 /* The bytes that the shim (C) and the agent (Python) share.
  *
- * This file, pages.h and fields.txt (what bounds each field) are the only source of the protocol.
- * tools/wire.py makes src/moiety/wire/layout.py, src/moiety/wire/messages.py and the tables of
- * docs/reference-protocol.md from them; a test compares these, and another test compares every size
- * and offset with what a compiler makes of both headers.
+ * This file, gpus.h, pages.h and fields.txt (what bounds each field) are the only source of the protocol. From them
+ * tools/wire.py makes src/moiety/wire/layout.py, src/moiety/wire/messages.py and the tables of docs/reference-protocol.md;
+ * a test compares these, and another test compares every size and offset with what a compiler makes of the headers.
  *
- * Transport: each process has one AF_UNIX SOCK_SEQPACKET connection. One packet is one message and
- * begins with struct mw_header. All integers are little endian. All structs are naturally aligned
- * and have no hidden padding. Unused bytes are zero.
+ * Transport: each process has one AF_UNIX SOCK_SEQPACKET connection. One packet is one message and begins with struct
+ * mw_header. All integers are little endian. Structs are naturally aligned without hidden padding. Unused bytes are 0.
  *
- * Compatibility: mw_header, mw_hello up to `version`, and mw_refused keep their layout in every
- * version. Two programs of different versions can therefore name their versions to each other.
- * The version of moiety itself is of no importance. An agent serves clients of its own version of
- * the protocol and of the one before, so that it can be upgraded while programs run: the next
- * version may add messages and flags, and the agent sends them only to clients of that version. A
- * message that changes its layout gets a new type, and the old one is understood for one version
- * more. mw_welcome names the version of the conversation, which is the client's.
+ * Compatibility: mw_header, mw_hello up to `version`, and mw_refused keep their layout in every version. Two programs
+ * of different versions can therefore name their versions to each other. The version of moiety itself does not matter.
+ * An agent serves clients of its own version of the protocol and of the one before, so that it can be upgraded while
+ * programs run: the next version may add messages and flags, and the agent sends them only to clients of that version.
+ * A message that changes its layout gets a new type, and the old one is understood for one version more. mw_welcome
+ * names the version of the conversation, which is the client's. A client whose agent refuses MW_GPUS_QUERY hides no
+ * GPU.
  *
- * Terms: a client is one process with the shim in it. A GPU is named by the index that the agent
- * gave it in MW_ATTACHED.
- *
- * Form: the comment of a message type says the direction (> client to agent, < agent to client),
- * the struct that carries it, and its meaning. Flags stand below a comment `mw_STRUCT.flags`. */
+ * Terms: a client is one process with the shim in it. A GPU is named by the index that the agent gave it in
+ * MW_ATTACHED. Form: the comment of a message type says the direction (> client to agent, < agent to client), the
+ * struct that carries it, and its meaning. Flags stand below a comment `mw_STRUCT.flags`. */
 #ifndef MOIETY_WIRE_H
 #define MOIETY_WIRE_H
 
@@ -142,6 +138,10 @@ enum mw_type {
     MW_WARNING = 52,
     /* < mw_terminal_line: a line for the terminal of the program */
     MW_TERMINAL_LINE = 55,
+    /* > mw_gpus_query: which GPUs is the workload a share of? They do not change any more; asked without a hello */
+    MW_GPUS_QUERY = 56,
+    /* < mw_gpus: the answer to MW_GPUS_QUERY; the last message */
+    MW_GPUS = 57,
 };
 
 /* mw_welcome.flags */

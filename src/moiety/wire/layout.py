@@ -27,6 +27,8 @@ NO_GPU: Final = 0xFFFFFFFF
 """in place of a GPU's index"""
 UNKNOWN_MAX: Final = 32
 """names of unknown entry points that a client reports"""
+GPU_LIST_BYTES: Final = 512
+"""MW_GPUS_MAX UUIDs of MW_UUID_BYTES each"""
 SLOTS_MAX: Final = 1024
 """threads of one process inside the gate"""
 LEASE_BYTES: Final = 4096
@@ -84,6 +86,8 @@ class Type(IntEnum):
     UNPIN = 47
     WARNING = 52
     TERMINAL_LINE = 55
+    GPUS_QUERY = 56
+    GPUS = 57
 
 
 class WelcomeFlag(IntFlag):
@@ -336,6 +340,16 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("offset", "Q"),
         ("first", "I"),
         ("pieces", "I"),
+    ),
+    "mw_gpus_query": (
+        HEADER,
+        ("reserved", "8x"),
+    ),
+    "mw_gpus": (
+        HEADER,
+        ("count", "I"),
+        ("mig", "I"),
+        ("uuids", f"{GPU_LIST_BYTES}s"),
     ),
     "mw_lease": (
         ("word", "I"),

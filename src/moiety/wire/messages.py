@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moiety.wire.layout import (
+    GPU_LIST_BYTES,
     MAGIC,
     NAME_BYTES,
     NO_GPU,
@@ -365,6 +366,32 @@ class ShareMessage(Message, frozen=True):
     pieces: int = 0
 
 
+class GpusQueryMessage(Message, frozen=True):
+    """Which GPUs is the workload of this connection a share of?"""
+
+    LAYOUT = "mw_gpus_query"
+    TYPES = (Type.GPUS_QUERY,)
+
+    type: int = Type.GPUS_QUERY
+    serial: int = 0
+
+
+class GpusMessage(Message, frozen=True):
+    """The GPUs that a workload is a share of, in the order of their PCI addresses.
+
+    The client hides all others from its program, which numbers these from 0.
+    """
+
+    LAYOUT = "mw_gpus"
+    TYPES = (Type.GPUS,)
+
+    type: int = Type.GPUS
+    serial: int = 0
+    count: int = 0
+    mig: int = 0
+    uuids: bytes = bytes(GPU_LIST_BYTES)
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     HelloMessage,
     WelcomeMessage,
@@ -390,4 +417,6 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     SharedMessage,
     WarningMessage,
     ShareMessage,
+    GpusQueryMessage,
+    GpusMessage,
 )

@@ -6,6 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from moiety.agent.control.records import Record
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.workloads import Workloads
@@ -61,3 +63,10 @@ def test_the_choice_follows_a_program_that_takes_another_card(tmp_path: Path) ->
     Workloads._follow(agent.it, agent.workload, agent.client)
     assert agent.workload.cards == [UUIDS[0]]
     assert (tmp_path / "workload.json").exists()
+
+
+def test_an_instance_of_a_gpu_is_named_as_it_is(tmp_path: Path) -> None:
+    part = "MIG-00000000-0000-0000-0000-000000000009"
+    agent = Agent(tmp_path)
+    agent.workload.record = msgspec.structs.replace(agent.workload.record, gpus=[part])
+    assert Workloads.settle(agent.it, "w") == (part,)

@@ -26,7 +26,7 @@ def messages(draw: st.DrawFn) -> Message:
     for name, code in [("serial", "I"), *LAYOUTS[cls.LAYOUT][1:]]:
         if code in LIMITS:
             fields[name] = draw(st.integers(0, LIMITS[code]))
-        elif code in ("16s", "32s"):
+        elif code in ("16s", "32s", "512s"):
             size = int(code[:-1])
             fields[name] = draw(st.binary(min_size=size, max_size=size))
         elif code.endswith("s"):

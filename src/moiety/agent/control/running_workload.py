@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from moiety.agent.control.records import Record, socket_in
 from moiety.agent.system import processes
@@ -35,6 +38,16 @@ class RunningWorkload:
     def cards(self) -> list[str]:
         """UUIDs of the GPUs that are kept for it; empty: none in particular."""
         return self.record.chosen or self.record.gpus
+
+    def settled(self) -> Record:
+        """Its record once the GPUs that are kept for it are those that it may use."""
+        return msgspec.structs.replace(self.record, gpus=self.record.chosen, chosen=[])
+
+    def visible(self, whole: Sequence[str]) -> tuple[str, ...]:
+        """UUIDs of what its programs see: of these GPUs, in their order, and of parts of GPUs."""
+        only = self.record.gpus
+        parts = [uuid for uuid in only if uuid not in whole]
+        return (*(uuid for uuid in whole if not only or uuid in only), *parts)
 
     @property
     def is_alive(self) -> bool:

@@ -132,10 +132,6 @@ class Workloads:
             os.mkdir(folder, 0o700)
             os.mkdir(f"{folder}/clients", 0o700)
             write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
-        except OSError:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        try:
             workload = self._open(record, folder)
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
@@ -149,17 +145,20 @@ class Workloads:
         Returns their UUIDs in PCI order; those of all GPUs if it was given none in particular.
         """
         workload = self.by_id.get(workload_id)
-        gpus = sorted(self._sessions.gpus.items())
-        if workload is not None and workload.record.chosen:
-            chosen = msgspec.structs.replace(
-                workload.record, gpus=workload.record.chosen, chosen=[]
-            )
-            self.rewrite(workload, chosen)
-            may_use = frozenset(map(uuid_bytes, chosen.gpus))
+        whole = [gpu.device.uuid for _, gpu in sorted(self._sessions.gpus.items())]
+        if workload is None:
+            return tuple(whole)
+        if workload.record.chosen:
+            self.rewrite(workload, workload.settled())
+            may_use = frozenset(map(uuid_bytes, workload.record.gpus))
             for number in workload.clients & self._clients.keys():
                 self._clients[number].may_use = may_use
-        only = workload.record.gpus if workload is not None else []
-        return tuple(gpu.device.uuid for _, gpu in gpus if not only or gpu.device.uuid in only)
+        return workload.visible(whole)
+
+    def _cards_of(self, workload: RunningWorkload) -> tuple[str, ...]:
+        """UUIDs of the GPUs that its programs see; empty: all, with the numbers they always had."""
+        found = self.settle(workload.record.id)
+        return found if workload.record.gpus else ()
 
     def _must_be_few(self, owner: processes.Peer) -> None:
         is_admin = processes.may_use(owner, os.getuid())
@@ -325,6 +324,7 @@ class Workloads:
                 gpus=frozenset(map(uuid_bytes, workload.record.gpus)),
                 labels=workload.record.labels,
                 is_admin=is_admin,
+                cards=lambda: self._cards_of(workload),
             )
         except OSError:  # it died between connect and now
             sock.close()

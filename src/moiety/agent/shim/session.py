@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from moiety.agent.core.client import Client
@@ -24,12 +25,14 @@ from moiety.agent.system.kernel import Kernel
 from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.state.tenant import EPOCHS
+from moiety.devices.interface import uuid_bytes
 from moiety.model.errors import ProtocolError
 from moiety.model.format import plain
 from moiety.model.gang import Gang
 from moiety.model.share import Share
 from moiety.wire.codec import OtherVersion, decode
 from moiety.wire.layout import (
+    GPUS_MAX,
     HelloFlag,
     Refusal,
     Type,
@@ -37,6 +40,8 @@ from moiety.wire.layout import (
 )
 from moiety.wire.messages import (
     AttachMessage,
+    GpusMessage,
+    GpusQueryMessage,
     HelloMessage,
     LimitReplyMessage,
     RefusedMessage,
@@ -63,6 +68,17 @@ class SessionContext:
     """Programs of several users are here, who must not learn each other's names."""
 
 
+def gpus_message(serial: int, cards: tuple[str, ...]) -> GpusMessage:
+    """These GPUs' UUIDs as a message; a program sees GPUS_MAX of them at most."""
+    seen = cards[:GPUS_MAX]
+    return GpusMessage(
+        serial=serial,
+        count=len(seen),
+        mig=sum(card.startswith("MIG-") << i for i, card in enumerate(seen)),
+        uuids=b"".join(map(uuid_bytes, seen)),
+    )
+
+
 class Session:
     """One connection, from the moment it is accepted."""
 
@@ -80,11 +96,13 @@ class Session:
         gpus: frozenset[bytes] = frozenset(),
         labels: dict[str, str] | None = None,
         is_admin: bool = False,
+        cards: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """Listen to `peer`, which connected to the socket of `workload`, which belongs to `owner`.
 
         `is_admin`: it may have more than one user may (RateLimits). Whichever user a process is in
-        its container, it counts as a process of `owner`. Raises OSError if it is dead.
+        its container, it counts as a process of `owner`. `cards` settles which GPUs the workload's
+        programs see, and returns their UUIDs (empty: all). Raises OSError if it is dead.
         """
         self._context = context
         self._limits = context.limits
@@ -97,6 +115,7 @@ class Session:
         self._gang = gang
         self._gpus = gpus
         self._is_admin = is_admin
+        self._cards = cards
         self._labels = labels or {}
         self._pidfd = context.kernel.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
@@ -138,6 +157,8 @@ class Session:
                 self._greeting = None
             if isinstance(message, AttachMessage) and message.type == Type.LIMIT_QUERY:
                 self._on_limit_query(message)
+            elif isinstance(message, GpusQueryMessage):
+                self.on_gpus_query(message)
             elif isinstance(message, HelloMessage):
                 self.on_hello(message)
             else:
@@ -252,6 +273,11 @@ class Session:
                 ),
             ).encode()
         self._connection.send_last(answer)
+        self._on_end("")
+
+    def on_gpus_query(self, message: GpusQueryMessage) -> None:
+        """Answer a program that is about to read its GPUs, and hang up."""
+        self._connection.send_last(gpus_message(message.serial, self._cards()).encode())
         self._on_end("")
 
     def _count(self, quota: UserQuota) -> None:
