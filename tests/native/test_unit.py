@@ -33,6 +33,7 @@ SOURCES = {
     "bind": ("mem/vmm_bind", *EXTENT),
     "contexts": ("mem/device_contexts", "base/lock", "base/message"),
     "states": EXTENT,
+    "visible": ("base/visible_list", "base/environment"),
 }
 BROKEN = {
     "heap": ("pool/heap", "while (join_right(piece)) {", "if (join_right(piece)) {"),
@@ -41,6 +42,7 @@ BROKEN = {
     "budgets": ("swap/restore", "transfer->device->restore_budget += chunk->bytes;", ";"),
     "bind": ("mem/vmm_bind", "unbind(binding, done);", ";"),
     "contexts": ("mem/device_contexts", "destroy_ends == ends", "destroy_ends >= ends"),
+    "visible": ("base/visible_list", "return -1; /* of several */", "break;"),
     "states": ("mem/chunk", "[CHUNK_DECOMMITTED] = true},", "},"),
 }
 """a mistake in each: its program must notice"""

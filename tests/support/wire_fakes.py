@@ -36,6 +36,8 @@ from moiety.wire.messages import (
     DrainedMessage,
     EvictedMessage,
     FreeMessage,
+    GpusMessage,
+    GpusQueryMessage,
     HelloMessage,
     LeaseNoteMessage,
     PinMessage,
@@ -307,8 +309,13 @@ class FakeAgent(WireEnd):
         it drained in one of them.
         """
         self.listener.settimeout(TIMEOUT_S)
-        self.sock, _ = self.listener.accept()
-        hello = self.receive()
+        hello: Message = GpusQueryMessage()
+        while isinstance(hello, GpusQueryMessage):  # in a connection of its own
+            self.sock, _ = self.listener.accept()
+            hello = self.receive()
+            if isinstance(hello, GpusQueryMessage):
+                self.send(GpusMessage(serial=hello.serial))
+                self.sock.close()
         assert isinstance(hello, HelloMessage)
         self.epoch = hello.epoch if hello.flags & HelloFlag.RESUMED else 0
         self.epoch += granted and not hello.flags & HelloFlag.HOLDING

@@ -33,6 +33,8 @@ enum lock_rank {
     LOCK_IMPORT_OPEN, /* one thread opens or closes an import */
     LOCK_HEARING,     /* one thread hears the agent */
     LOCK_BEGIN,       /* the connection is being made */
+    LOCK_OWN_GPUS,    /* one thread asks which GPUs the workload has */
+    LOCK_VISIBLE,     /* one thread starts the driver */
 };
 
 struct lock {

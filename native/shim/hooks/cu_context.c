@@ -10,6 +10,7 @@
 #include "shim/gate/queue_depth.h"
 #include "shim/gate/stream_capture.h"
 #include "shim/gate/streams.h"
+#include "shim/hooks/visible.h"
 #include "shim/ipc/import.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/device.h"
@@ -28,7 +29,7 @@ CUresult cuInit(unsigned int flags)
     if (!driver_load()) {
         return CUDA_ERROR_NO_DEVICE;
     }
-    CUresult result = DRIVER(cuInit)(flags);
+    CUresult result = visible_init(flags);
     return result == CUDA_SUCCESS ? control_begin() : result;
 }
 

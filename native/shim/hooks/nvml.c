@@ -5,17 +5,12 @@
  * that. Where the agent does not answer, or does not own the GPU, NVML's answer stands.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
-#include <unistd.h>
 
+#include "shim/agent/one_question.h"
 #include "shim/base/disable.h"
 #include "shim/base/driver.h"
 #include "shim/base/safe_string.h"
@@ -81,40 +76,17 @@ static bool uuid_of(void *device, uint8_t bytes[MW_UUID_BYTES])
     return digits == 2 * MW_UUID_BYTES;
 }
 
-static bool converse(int fd, const char *path, const struct mw_attach *question,
-                     struct mw_limit_reply *answer)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_sec = PATIENCE_S};
-    if (strlen(path) >= sizeof(address.sun_path)) {
-        return false;
-    }
-    memcpy(address.sun_path, path, strlen(path));
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    return connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
-           send(fd, question, sizeof(*question), MSG_NOSIGNAL) == sizeof(*question) &&
-           recv(fd, answer, sizeof(*answer), 0) == sizeof(*answer) &&
-           answer->header.type == MW_LIMIT_REPLY && answer->header.bytes == sizeof(*answer);
-}
-
 /* The memory limit of the program's share on a GPU, and the bytes used of it; false: the program
  * has no share there, or the agent does not answer. */
 static bool share_of(void *device, uint64_t *limit, uint64_t *used)
 {
     struct mw_attach question = {.header = {MW_LIMIT_QUERY, sizeof(question), 0}};
     struct mw_limit_reply answer;
-    const char *path = getenv("MOIETY_SOCKET");
-    if (shim_is_disabled() || !path || !*path || !uuid_of(device, question.uuid)) {
+    if (shim_is_disabled() || !uuid_of(device, question.uuid)) {
         return false;
     }
-    int before = errno;
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    bool known = fd >= 0 && converse(fd, path, &question, &answer);
-    if (fd >= 0) {
-        close(fd);
-    }
-    errno = before;
+    bool known =
+        one_question_ask(&question, &answer, sizeof(answer), MW_LIMIT_REPLY, PATIENCE_S) == 0;
     if (known) {
         *limit = answer.limit_bytes;
         *used = answer.used_bytes < answer.limit_bytes ? answer.used_bytes : answer.limit_bytes;

@@ -1,0 +1,175 @@
+"""A program sees the GPUs that its workload is a share of, numbered from 0, and no other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.agent.core.lease_page import LeasePage
+from moiety.agent.shim.session import gpus_message
+from moiety.testing.node import Node, finish
+from moiety.wire.codec import decode
+from moiety.wire.message import Message
+from moiety.wire.messages import GpusQueryMessage, HelloMessage, RefusedMessage, WelcomeMessage
+
+LOOK = """
+import ctypes, json, os, subprocess, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+
+def seen():
+    error, count, found = cuda.cuInit(0), ctypes.c_int(), []
+    if error:
+        return error
+    assert cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+    for i in range(count.value):
+        name = ctypes.create_string_buffer(16)
+        assert cuda.cuDeviceGetPCIBusId(name, 16, i) == 0
+        found.append(int(name.value[5:7], 16) - 1)
+    return found
+
+getenv = ctypes.CDLL(None).getenv
+getenv.restype = ctypes.c_char_p
+
+def variable():
+    text = getenv(b"CUDA_VISIBLE_DEVICES")
+    return "(none)" if text is None else text.decode()
+
+match sys.argv[1]:
+    case "late":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    case "forked":
+        read, write = os.pipe()
+        if not os.fork():
+            os.write(write, json.dumps([seen(), variable()]).encode())
+            os._exit(0)
+        os.wait()
+        print(os.read(read, 4096).decode())
+        sys.exit()
+first = seen(), variable()
+if sys.argv[1] == "parent":
+    run = [sys.executable, sys.argv[0], "child"]
+    first = json.loads(subprocess.run(run, capture_output=True, check=True).stdout)
+print(json.dumps(first))
+"""
+NO_DEVICE = 100
+
+
+class Cards:
+    """An agent that says which GPUs a workload has, greets programs, and says nothing more."""
+
+    def __init__(self, path: Path, cards: tuple[str, ...], *, is_old: bool) -> None:
+        self.cards, self.is_old = cards, is_old
+        self.kept = contextlib.ExitStack()
+        self.listener = self.kept.enter_context(
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        )
+        self.listener.bind(str(path))
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self) -> None:
+        """Answer the first message of each connection, until the listener is shut down."""
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self.listener.accept()
+                self.kept.enter_context(sock)
+                self.answer(sock, decode(sock.recv(4096)))
+
+    def answer(self, sock: socket.socket, message: Message) -> None:
+        """What an agent says to a first message."""
+        match message:
+            case GpusQueryMessage() if self.is_old:
+                sock.send(RefusedMessage(text="there is no message of type 56").encode())
+                sock.close()
+            case GpusQueryMessage():
+                sock.send(gpus_message(message.serial, self.cards).encode())
+                sock.close()
+            case HelloMessage():
+                page = LeasePage(0, is_open=False)
+                self.kept.callback(page.dispose)
+                socket.send_fds(sock, [WelcomeMessage(tenant=1).encode()], [page.fd])
+
+    def close(self) -> None:
+        """End the thread and every connection."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.kept.close()
+
+
+@pytest.fixture
+def uuids(node: Node) -> list[str]:
+    """The UUIDs of the four GPUs."""
+    code = "import pynvml as n; n.nvmlInit(); print(*(n.nvmlDeviceGetUUID("
+    code += "n.nvmlDeviceGetHandleByIndex(i)) for i in range(n.nvmlDeviceGetCount())))"
+    status, out, err = finish(node.run_alone([sys.executable, "-c", code]))
+    assert status == 0, err
+    return out.split()
+
+
+@pytest.fixture
+def node(make_node: Callable[[str], Node]) -> Node:
+    """A machine with four GPUs."""
+    return make_node("4xA100-80:memory=64MiB,residue=2MiB")
+
+
+def look(node: Node, native: Path, tmp_path: Path, cards: tuple[str, ...], **how: Any) -> Any:
+    """What a program of a workload with these GPUs sees, and what it finds in the variable."""
+    script, path = tmp_path / "look.py", tmp_path / "s"
+    script.write_text(LOOK)
+    env = {
+        "LD_LIBRARY_PATH": str(native / "simgpu"),
+        "LD_PRELOAD": str(native / "libmoiety.so"),
+        "MOIETY_SOCKET": str(path),
+    }
+    if "visible" in how:
+        env["CUDA_VISIBLE_DEVICES"] = how["visible"]
+    agent = Cards(path, cards, is_old=how.get("is_old", False))
+    try:
+        command = [sys.executable, str(script), how.get("case", "plain")]
+        status, out, err = finish(node.start(command, env=env))
+    finally:
+        agent.close()
+        path.unlink()
+    assert status == 0, err
+    return json.loads(out)
+
+
+def test_a_program_sees_its_own_gpus_and_its_own_variable(
+    node: Node, native: Path, tmp_path: Path, uuids: list[str]
+) -> None:
+    cards = uuids[1], uuids[3]
+    here = node, native, tmp_path, cards
+    assert look(*here) == [[1, 3], "(none)"]
+    assert look(*here, visible="1,0") == [[3, 1], "1,0"]
+    assert look(*here, visible=uuids[3][:-9]) == [[3], uuids[3][:-9]]
+    assert look(*here, visible="1,2,0") == [[3], "1,2,0"], "the first unknown entry ends the list"
+    for none in ("", "-1", "2", uuids[0], uuids[3][:12]):
+        assert look(*here, visible=none) == [NO_DEVICE, none]
+
+
+def test_what_it_starts_and_what_it_sets_later_counts_too(
+    node: Node, native: Path, tmp_path: Path, uuids: list[str]
+) -> None:
+    here = node, native, tmp_path, (uuids[2], uuids[3])
+    assert look(*here, case="late") == [[3], "1"]
+    assert look(*here, case="late", visible="0") == [[3], "1"]
+    assert look(*here, case="forked", visible="1") == [[3], "1"]
+    assert look(*here, case="parent", visible="1") == [[3], "1"]
+    assert look(*here, case="parent") == [[2, 3], "(none)"]
+
+
+def test_a_share_of_every_gpu_and_an_older_agent_change_nothing(
+    node: Node, native: Path, tmp_path: Path, uuids: list[str]
+) -> None:
+    here = node, native, tmp_path
+    assert look(*here, (), visible="3,0") == [[3, 0], "3,0"]
+    assert look(*here, (uuids[0],), visible="3,0", is_old=True) == [[3, 0], "3,0"]
