@@ -45,6 +45,23 @@ def variable():
 match sys.argv[1]:
     case "late":
         os.environ["CUDA_VISIBLE_DEVICES"] = "1"
+    case "nvml":
+        import pynvml as n
+        n.nvmlInit()
+        handles = [n.nvmlDeviceGetHandleByIndex(i) for i in range(n.nvmlDeviceGetCount())]
+        found = [[f(h) for h in handles] for f in (n.nvmlDeviceGetUUID, n.nvmlDeviceGetIndex)]
+        for ask, names in (
+            (n.nvmlDeviceGetHandleByIndex, [len(handles)]),
+            (n.nvmlDeviceGetHandleByUUID, sys.argv[2:]),
+            (n.nvmlDeviceGetHandleByPciBusId, ["0000:01:00.0", "0000:04:00.0"]),
+        ):
+            for name in names:
+                try:
+                    found.append(n.nvmlDeviceGetIndex(ask(name)))
+                except n.NVMLError as error:
+                    found.append(error.value)
+        print(json.dumps(found))
+        sys.exit()
     case "forked":
         read, write = os.pipe()
         if not os.fork():
@@ -134,7 +151,7 @@ def look(node: Node, native: Path, tmp_path: Path, cards: tuple[str, ...], **how
         env["CUDA_VISIBLE_DEVICES"] = how["visible"]
     agent = Cards(path, cards, is_old=how.get("is_old", False))
     try:
-        command = [sys.executable, str(script), how.get("case", "plain")]
+        command = [sys.executable, str(script), how.get("case", "plain"), *how.get("names", [])]
         status, out, err = finish(node.start(command, env=env))
     finally:
         agent.close()
@@ -173,3 +190,15 @@ def test_a_share_of_every_gpu_and_an_older_agent_change_nothing(
     here = node, native, tmp_path
     assert look(*here, (), visible="3,0") == [[3, 0], "3,0"]
     assert look(*here, (uuids[0],), visible="3,0", is_old=True) == [[3, 0], "3,0"]
+
+
+INVALID_ARGUMENT, NOT_FOUND = 2, 6  # nvmlReturn_t
+
+
+def test_nvml_has_the_gpus_of_the_share_and_ignores_the_programs_choice(
+    node: Node, native: Path, tmp_path: Path, uuids: list[str]
+) -> None:
+    """0000:01:00.0 is the address of GPU 0, 0000:04:00.0 that of GPU 3."""
+    cards, names = (uuids[1], uuids[3]), [uuids[3], uuids[0]]
+    seen = look(node, native, tmp_path, cards, case="nvml", names=names, visible="1")
+    assert seen == [list(cards), [0, 1], INVALID_ARGUMENT, 1, NOT_FOUND, NOT_FOUND, 1]

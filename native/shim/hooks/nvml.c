@@ -41,11 +41,29 @@ EXPORT memory_v2_fn nvmlDeviceGetMemoryInfo_v2;
 
 static void *_Atomic library; /* the handle by which the program found NVML's functions last */
 
-static void *real(const char *name)
+static void *find_wrapper(const char *name)
+{
+    if (name[0] != 'n') {
+        return NULL;
+    }
+    if (safe_string_equal(name, "nvmlDeviceGetMemoryInfo")) {
+        return (void *)nvmlDeviceGetMemoryInfo;
+    }
+    if (safe_string_equal(name, "nvmlDeviceGetMemoryInfo_v2")) {
+        return (void *)nvmlDeviceGetMemoryInfo_v2;
+    }
+    const struct nvml_wrapper *each = nvml_gpu_wrappers;
+    while (each->name && !safe_string_equal(name, each->name)) {
+        each++;
+    }
+    return each->ours;
+}
+
+void *nvml_real(const char *name)
 {
     void *handle = atomic_load(&library);
     void *found = handle ? real_dlsym()(handle, name) : NULL;
-    return found && !driver_is_ours(found) ? found : real_dlsym()(RTLD_NEXT, name);
+    return found && found != find_wrapper(name) ? found : real_dlsym()(RTLD_NEXT, name);
 }
 
 static int digit_of(char c)
@@ -60,7 +78,7 @@ static int digit_of(char c)
 static bool uuid_of(void *device, uint8_t bytes[MW_UUID_BYTES])
 {
     char text[UUID_TEXT] = {0};
-    uuid_fn *ask = (uuid_fn *)real("nvmlDeviceGetUUID");
+    uuid_fn *ask = (uuid_fn *)nvml_real("nvmlDeviceGetUUID");
     uint32_t digits = 0;
     if (!ask || ask(device, text, sizeof(text)) != OK || strncmp(text, "GPU-", 4) != 0) {
         return false;
@@ -98,7 +116,7 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory)
 {
     uint64_t limit;
     uint64_t used;
-    memory_fn *ask = (memory_fn *)real("nvmlDeviceGetMemoryInfo");
+    memory_fn *ask = (memory_fn *)nvml_real("nvmlDeviceGetMemoryInfo");
     int result = ask ? ask(device, memory) : FUNCTION_NOT_FOUND;
     if (result == OK && share_of(device, &limit, &used)) {
         *memory = (struct memory){limit, limit - used, used};
@@ -110,7 +128,7 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *memory)
 {
     uint64_t limit;
     uint64_t used;
-    memory_v2_fn *ask = (memory_v2_fn *)real("nvmlDeviceGetMemoryInfo_v2");
+    memory_v2_fn *ask = (memory_v2_fn *)nvml_real("nvmlDeviceGetMemoryInfo_v2");
     int result = ask ? ask(device, memory) : FUNCTION_NOT_FOUND;
     if (result == OK && share_of(device, &limit, &used)) {
         *memory = (struct memory_v2){memory->version, limit, 0, limit - used, used};
@@ -118,20 +136,15 @@ int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory_v2 *memory)
     return result;
 }
 
-bool nvml_is_wrapped(const char *name)
-{
-    return name[0] == 'n' && (safe_string_equal(name, "nvmlDeviceGetMemoryInfo") ||
-                              safe_string_equal(name, "nvmlDeviceGetMemoryInfo_v2"));
-}
+bool nvml_is_wrapped(const char *name) { return find_wrapper(name) != NULL; }
 
 void *nvml_wrapped(void *handle, const char *name, void *found)
 {
     if (handle != RTLD_DEFAULT && handle != RTLD_NEXT) {
         atomic_store(&library, handle);
     }
-    if (driver_is_ours(found) && !real(name)) {
+    if (found == find_wrapper(name) && !nvml_real(name)) {
         return NULL; /* without the shim the program would not have found it */
     }
-    bool second = strcmp(name, "nvmlDeviceGetMemoryInfo") != 0;
-    return second ? (void *)nvmlDeviceGetMemoryInfo_v2 : (void *)nvmlDeviceGetMemoryInfo;
+    return find_wrapper(name);
 }
