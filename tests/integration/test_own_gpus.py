@@ -202,3 +202,15 @@ def test_nvml_has_the_gpus_of_the_share_and_ignores_the_programs_choice(
     cards, names = (uuids[1], uuids[3]), [uuids[3], uuids[0]]
     seen = look(node, native, tmp_path, cards, case="nvml", names=names, visible="1")
     assert seen == [list(cards), [0, 1], INVALID_ARGUMENT, 1, NOT_FOUND, NOT_FOUND, 1]
+
+
+def test_without_moiety_simgpu_judges_a_cut_uuid_alike(
+    node: Node, native: Path, tmp_path: Path, uuids: list[str]
+) -> None:
+    script = tmp_path / "look.py"
+    script.write_text(LOOK)
+    for text, seen in ((uuids[3][:-9], [3]), (uuids[3][:12], NO_DEVICE)):
+        env = {"LD_LIBRARY_PATH": str(native / "simgpu"), "CUDA_VISIBLE_DEVICES": text}
+        status, out, err = finish(node.start([sys.executable, str(script), "plain"], env=env))
+        assert status == 0, err
+        assert json.loads(out) == [seen, text]

@@ -7,7 +7,7 @@
 static unsigned visible[SG_DEVICES_MAX], visible_count;
 
 /* Finds the GPU of one entry of CUDA_VISIBLE_DEVICES: an index, or GPU- and the beginning of a UUID.
- * Returns -1 if there is none. */
+ * Returns -1 if there is none, or several begin so. */
 static int find_device(const char *text)
 {
     char *rest;
@@ -15,6 +15,7 @@ static int find_device(const char *text)
     if (rest != text && *rest == '\0') {
         return index >= 0 && index < (long)sg_state->machine.count ? (int)index : -1;
     }
+    int found = -1;
     for (unsigned i = 0; i < sg_state->machine.count; i++) {
         const uint8_t *u = sg_state->device[i].uuid;
         char uuid[64];
@@ -23,10 +24,13 @@ static int find_device(const char *text)
                  u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
                  u[14], u[15]);
         if (strlen(text) > 4 && strncmp(uuid, text, strlen(text)) == 0) {
-            return (int)i;
+            if (found >= 0) {
+                return -1;
+            }
+            found = (int)i;
         }
     }
-    return -1;
+    return found;
 }
 
 void sg_devices_choose(void)
