@@ -67,13 +67,19 @@ def order(cards: Sequence[CardName], named: Sequence[str]) -> list[CardName]:
 def with_cards(
     environment: Mapping[str, str], cards: Sequence[CardName], named: Sequence[str]
 ) -> dict[str, str]:
-    """An environment in which a program sees the chosen GPUs alone; unchanged without any.
+    """An environment in which a program sees all of the chosen GPUs; unchanged without any.
 
-    They are named by UUID: an index would mean another GPU where the agent has chosen.
+    It has them as 0 to N-1, in PCI order, and CUDA_VISIBLE_DEVICES would choose among these
+    numbers: so the variable stays only where GPUs were named in another order.
     """
     changed = dict(environment)
-    if cards:
-        changed[VISIBLE] = ",".join(card.uuid for card in order(cards, named))
+    if not cards:
+        return changed
+    changed.pop(VISIBLE, None)
+    pci = sorted(cards, key=lambda card: card.gpu)
+    wanted = order(cards, named)
+    if wanted != pci:
+        changed[VISIBLE] = ",".join(str(pci.index(card)) for card in wanted)
     return changed
 
 

@@ -42,8 +42,9 @@ def test_options_that_name_nothing_are_refused() -> None:
 
 def test_a_program_sees_its_gpus_in_the_order_in_which_they_were_named() -> None:
     before = {VISIBLE: "3,2", "HOME": "/"}
-    assert with_cards(before, CARDS, ("3", "GPU-AA02"))[VISIBLE] == "GPU-aa03,GPU-aa02"
-    assert with_cards({}, CARDS, ())[VISIBLE] == "GPU-aa02,GPU-aa03"
+    assert with_cards(before, CARDS, ("3", "GPU-AA02"))[VISIBLE] == "1,0"
+    assert with_cards({VISIBLE: "2,3", "HOME": "/"}, CARDS, ("2", "3")) == {"HOME": "/"}
+    assert with_cards({}, CARDS, ()) == {}
     assert with_cards(before, [], ("3",)) == before
 
 
