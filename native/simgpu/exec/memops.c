@@ -97,6 +97,7 @@ static void release(struct sg_op *op)
 const struct sg_op_kind sg_kind_memops = {.name = "stream memory operation",
                                           .is_capturable = 1,
                                           .node_type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+                                          .leaves_compute = 1,
                                           .execute = execute,
                                           .copy = copy,
                                           .release = release};

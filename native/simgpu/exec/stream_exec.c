@@ -21,25 +21,12 @@
 #include "simgpu/mem/memory.h"
 #include "simgpu/shared/clock.h"
 #include "simgpu/shared/link_bandwidth.h"
+#include "simgpu/shared/time_slice.h"
 #include "simgpu/stream/stream.h"
 
 #define WORTH_SLEEPING_NS (20 * SG_US)
 #define POLL_NS (20 * SG_US)
 #define SPIN_MOST_NS (500 * SG_US)
-
-static uint64_t take_compute(unsigned gpu, uint64_t ready_ns, uint64_t duration_ns)
-{
-    uint64_t end = ready_ns;
-    do {
-        uint64_t slice = duration_ns < SG_COMPUTE_SLICE_NS ? duration_ns : SG_COMPUTE_SLICE_NS;
-        end = sg_book(gpu, SG_COMPUTE, end, slice);
-        duration_ns -= slice;
-        if (end > sg_now_ns() + WORTH_SLEEPING_NS) {
-            sg_sleep_until(end);
-        }
-    } while (duration_ns);
-    return end;
-}
 
 void sg_run_guarded(CUstream stream, void (*work)(void *), void *argument)
 {
@@ -86,7 +73,7 @@ static void execute_spinning(const struct simgpu_kernel *kernel, const struct si
     struct spin spin = {.kernel = kernel, .launch = launch, .params = params};
     uint64_t least = sg_profile_of(context->gpu)->launch_ns;
     uint64_t began = sg_now_ns();
-    stream->end_ns = take_compute(context->gpu, ready_ns, least);
+    stream->end_ns = sg_slice_run(context->gpu, ready_ns, least);
     for (;;) {
         sg_run_guarded(stream, poll_once, &spin);
         if (spin.ended || context->sticky_error || context->destroyed) {
@@ -94,7 +81,7 @@ static void execute_spinning(const struct simgpu_kernel *kernel, const struct si
         }
         uint64_t slice = spin.spun_ns / 8;
         slice = slice < POLL_NS ? POLL_NS : slice > SPIN_MOST_NS ? SPIN_MOST_NS : slice;
-        stream->end_ns = sg_book(context->gpu, SG_COMPUTE, sg_now_ns(), slice);
+        stream->end_ns = sg_slice_run(context->gpu, sg_now_ns(), slice);
         sg_sleep_until(stream->end_ns);
         spin.spun_ns = sg_now_ns() - began;
     }
@@ -132,7 +119,7 @@ static void execute_kernel(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         duration = kernel->time_ns(&launch->shape, params);
     }
     uint64_t least = sg_profile_of(gpu)->launch_ns;
-    stream->end_ns = take_compute(gpu, ready_ns, duration > least ? duration : least);
+    stream->end_ns = sg_slice_run(gpu, ready_ns, duration > least ? duration : least);
 }
 
 static void copy_kernel(struct sg_op *op)
@@ -220,8 +207,8 @@ static uint64_t book_copy(const struct sg_copy *copy, uint64_t ready_ns, uint64_
                        end - sg_duration_ns(bytes, profile->p2p_bytes_per_s),
                        sg_duration_ns(bytes, profile->p2p_bytes_per_s));
     case SG_D2D:
-        return sg_book(copy->gpu, SG_COMPUTE, ready_ns,
-                       sg_duration_ns(2 * bytes, profile->memory_bytes_per_s));
+        return sg_slice_run(copy->gpu, ready_ns,
+                            sg_duration_ns(2 * bytes, profile->memory_bytes_per_s));
     case SG_H2H:
         break;
     }
@@ -234,6 +221,9 @@ static void execute_copy(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     struct piece piece = {.copy = copy};
     uint64_t total = (uint64_t)copy->width * copy->height * copy->depth, done = 0, end = ready_ns;
     sg_managed_arm(stream->context->gpu);
+    if (copy->direction != SG_D2D) {
+        sg_slice_leave(stream->context->gpu);
+    }
     while (done < total && !stream->context->sticky_error) {
         uint64_t bytes = total - done < SG_LINK_SLICE_BYTES ? total - done : SG_LINK_SLICE_BYTES;
         end = book_copy(copy, end, bytes);
@@ -242,6 +232,9 @@ static void execute_copy(struct sg_op *op, CUstream stream, uint64_t ready_ns)
             sg_sleep_until(end);
         }
         done += bytes;
+    }
+    if (copy->direction != SG_D2D) {
+        sg_slice_enter(stream->context->gpu);
     }
     stream->end_ns = end;
 }
@@ -297,7 +290,7 @@ static void execute_memset(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     sg_managed_arm(gpu);
     sg_run_guarded(stream, set_memory, set);
     stream->end_ns =
-        take_compute(gpu, ready_ns,
+        sg_slice_run(gpu, ready_ns,
                      sg_duration_ns((uint64_t)set->width * set->height * set->element_bytes,
                                     sg_profile_of(gpu)->memory_bytes_per_s));
 }
@@ -354,10 +347,11 @@ static void count_host(const struct sg_op *op)
 const struct sg_op_kind sg_kind_host = {.name = "host function",
                                         .is_capturable = 1,
                                         .node_type = CU_GRAPH_NODE_TYPE_HOST,
+                                        .leaves_compute = 1,
                                         .execute = execute_host,
                                         .count = count_host};
 const struct sg_op_kind sg_kind_callback = {
-    .name = "callback", .execute = execute_callback, .count = count_host};
+    .name = "callback", .leaves_compute = 1, .execute = execute_callback, .count = count_host};
 
 /* ---- memory ---- */
 
@@ -375,4 +369,5 @@ static void execute_prefetch(struct sg_op *op, CUstream stream, uint64_t ready_n
 }
 
 const struct sg_op_kind sg_kind_free = {.name = "free", .execute = execute_free};
-const struct sg_op_kind sg_kind_prefetch = {.name = "prefetch", .execute = execute_prefetch};
+const struct sg_op_kind sg_kind_prefetch = {
+    .name = "prefetch", .leaves_compute = 1, .execute = execute_prefetch};

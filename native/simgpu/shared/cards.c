@@ -5,10 +5,11 @@
 
 /* docs/simgpu-cards.md names the source of each number. tests/gpu/facts.py measures a card and writes a
  * file that replaces them. */
-#define COSTS                                                                    \
-    .reserve_ns = 18000, .create_ns = 29000, .map_ns = 8000, .access_ns = 38000, \
-    .unmap_ns = 34000, .release_ns = 23000, .alloc_ns = 40000, .free_ns = 30000, \
-    .launch_ns = 2500, .fault_ns = 25000, .register_bytes_per_s = 5 * GB
+#define COSTS                                                                      \
+    .reserve_ns = 18000, .create_ns = 29000, .map_ns = 8000, .access_ns = 38000,   \
+    .unmap_ns = 34000, .release_ns = 23000, .alloc_ns = 40000, .free_ns = 30000,   \
+    .launch_ns = 2500, .fault_ns = 25000, .slice_ns = 2000000, .switch_ns = 50000, \
+    .register_bytes_per_s = 5 * GB
 
 const struct sg_profile sg_cards[] = {
     {.model = "A100-40",

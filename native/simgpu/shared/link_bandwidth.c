@@ -18,6 +18,15 @@ static void note(struct sg_busy *busy, uint64_t start_ns, uint64_t duration_ns)
     busy->total_ns += duration_ns;
 }
 
+void sg_note_compute(unsigned device, uint64_t start_ns, uint64_t duration_ns)
+{
+    note(&sg_state->device[device].busy, start_ns, duration_ns);
+    if (sg_process) {
+        note(&sg_process->on[device].busy, start_ns, duration_ns);
+        sg_process->counters.busy_ns += duration_ns;
+    }
+}
+
 /* Books what both directions of a link share: one copy engine, or the rate that both reach together.
  * Returns the end of a piece that one direction booked from `start` to `end`. */
 static uint64_t share_link(struct sg_device *gpu, const struct sg_profile *profile,
@@ -48,11 +57,7 @@ uint64_t sg_book(unsigned device, enum sg_resource resource, uint64_t ready_ns,
     uint64_t start = *until > ready_ns ? *until : ready_ns;
     *until = start + duration_ns;
     if (resource == SG_COMPUTE) {
-        note(&gpu->busy, start, duration_ns);
-        if (sg_process) {
-            note(&sg_process->on[device].busy, start, duration_ns);
-            sg_process->counters.busy_ns += duration_ns;
-        }
+        sg_note_compute(device, start, duration_ns);
     } else {
         note(&gpu->link_busy[resource], start, duration_ns);
         *until = share_link(gpu, &sg_state->machine.profile[device], resource, *until, start,

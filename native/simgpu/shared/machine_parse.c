@@ -43,6 +43,8 @@ static const struct key {
     {"free", KEY_TIME, FIELD(free_ns), 0},
     {"launch", KEY_TIME, FIELD(launch_ns), 0},
     {"fault", KEY_TIME, FIELD(fault_ns), 0},
+    {"slice", KEY_TIME, FIELD(slice_ns), 0},
+    {"switch", KEY_TIME, FIELD(switch_ns), 0},
     /* numbers that are stored in 32 bits */
     {"engines", KEY_NUMBER, FIELD(copy_engines), 0},
     {"multiprocessors", KEY_NUMBER, FIELD(multiprocessors), 0},

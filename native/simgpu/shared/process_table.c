@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "simgpu/shared/process_identity.h"
+#include "simgpu/shared/slot_set.h"
 
 static unsigned slot_of(const struct sg_process *process)
 {
@@ -36,9 +37,19 @@ static void unlink_granule(unsigned device, uint32_t entry)
     all[entry].next = all[entry].previous = 0;
 }
 
+static void forget_turns(struct sg_turns *turns, unsigned slot)
+{
+    sg_slots_remove(turns->busy, slot);
+    sg_slots_remove(turns->waiting, slot);
+    turns->credit_ns[slot] = 0;
+}
+
 void sg_process_free(struct sg_process *process)
 {
     unsigned slot = slot_of(process);
+    for (unsigned d = 0; d < sg_state->machine.count; d++) {
+        forget_turns(&sg_state->device[d].turns, slot);
+    }
     for (unsigned i = 0; i < sg_state->exports_high; i++) {
         if (sg_state->export[i].bytes && holds(&sg_state->export[i], slot)) {
             stop_holding(&sg_state->export[i], slot);

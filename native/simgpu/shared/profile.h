@@ -34,6 +34,8 @@ struct sg_profile {
     uint64_t free_ns;
     uint64_t launch_ns; /* GPU time that any kernel takes at least */
     uint64_t fault_ns;  /* managed memory: one fault, without the move */
+    uint64_t slice_ns;  /* a process's turn on the compute units; 0: first come, first served */
+    uint64_t switch_ns; /* what it costs to switch to another process */
     uint32_t multiprocessors;
     uint32_t copy_engines; /* with one, a copy in one direction waits for one in the other */
     uint32_t cc_major, cc_minor;

@@ -69,12 +69,29 @@ struct sg_granule {
     uint64_t address; /* in the owner */
 };
 
+/* Whose turn it is on the compute units (time_slice.c). A slot is a process's index in the table. */
+struct sg_turns {
+    uint32_t owner; /* the slot that has the turn */
+    uint32_t last;  /* the slot that booked last, + 1; 0: none did */
+    uint32_t begun; /* the owner has booked in this turn */
+    uint32_t unused;
+    uint64_t slice_end_ns;                   /* of the owner, once it has booked */
+    uint64_t seen_ns;                        /* when the owner got the turn or booked last */
+    uint64_t busy[SG_PROCESSES_MAX / 64];    /* slots with work for the compute units */
+    uint64_t waiting[SG_PROCESSES_MAX / 64]; /* slots that wait for a turn */
+    uint64_t
+        credit_ns[SG_PROCESSES_MAX]; /* what a slot was passed over while the host delayed it */
+    uint64_t switches;               /* so far */
+    uint32_t call[SG_PROCESSES_MAX]; /* futexes: a slot got the turn */
+};
+
 struct sg_device {
     uint8_t uuid[16];
     uint64_t compute_until_ns; /* taken until then */
     uint64_t link_until_ns[2]; /* 0: to the device, 1: from it */
     uint64_t duplex_until_ns;  /* what both directions have in common */
     struct sg_busy busy, link_busy[2];
+    struct sg_turns turns;
     struct sg_granule granules[SG_GRANULES_MAX];
 };
 

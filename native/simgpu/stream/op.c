@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "simgpu/base/resize.h"
+#include "simgpu/shared/time_slice.h"
 #include "simgpu/stream/stream.h"
 
 const struct sg_op_kind sg_kind_nothing = {
@@ -61,7 +62,14 @@ void sg_op_count(const struct sg_op *op)
 
 void sg_op_execute(struct sg_op *op, CUstream stream, uint64_t ready_ns)
 {
-    if (op->kind->execute) {
-        op->kind->execute(op, stream, ready_ns);
+    if (!op->kind->execute) {
+        return;
+    }
+    if (op->kind->leaves_compute) {
+        sg_slice_leave(stream->context->gpu);
+    }
+    op->kind->execute(op, stream, ready_ns);
+    if (op->kind->leaves_compute) {
+        sg_slice_enter(stream->context->gpu);
     }
 }

@@ -16,6 +16,7 @@ struct sg_op_kind {
     const char *name;
     int is_capturable;         /* it can be captured as a node */
     CUgraphNodeType node_type; /* of this type */
+    int leaves_compute;        /* others may have the compute units while it runs */
     int runs_after_error;      /* it runs in a context with a sticky error, too */
     void (*execute)(struct sg_op *op, CUstream stream, uint64_t ready_ns);
     void (*copy)(struct sg_op *op);    /* makes a copy own its parts */

@@ -19,6 +19,7 @@ struct CUstream_st {
     unsigned flags;
     int priority;
     int legacy, per_thread, stopping, started;
+    int working; /* it counts among those with work for the compute units */
     uint64_t id;
     uint64_t submitted, completed;
     uint64_t end_ns; /* when its last work ended, as the GPU counts time */

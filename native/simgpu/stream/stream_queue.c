@@ -4,13 +4,25 @@
 
 #include "simgpu/base/entry.h"
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/time_slice.h"
 
 /* ---- the thread ---- */
 
-static void wait_for_others(struct sg_op *op)
+static void wait_for_others(struct sg_op *op, unsigned gpu)
 {
+    sg_slice_leave(gpu);
     for (size_t i = 0; i < op->wait_count; i++) {
         sg_stream_wait(op->waits[i].stream, op->waits[i].number);
+    }
+    sg_slice_enter(gpu);
+}
+
+/* The context is locked. */
+static void rest(CUstream stream)
+{
+    if (stream->working) {
+        stream->working = 0;
+        sg_slice_leave(stream->context->gpu);
     }
 }
 
@@ -31,6 +43,7 @@ static void *carry_out(void *argument)
     pthread_mutex_lock(&context->lock);
     for (;;) {
         while (!stream->first && !stream->stopping) {
+            rest(stream);
             pthread_cond_wait(&stream->work, &context->lock);
         }
         struct sg_op *op = stream->first;
@@ -44,7 +57,7 @@ static void *carry_out(void *argument)
         uint64_t ready_ns = op->submitted_ns > stream->end_ns ? op->submitted_ns : stream->end_ns;
         pthread_mutex_unlock(&context->lock);
         if (op->wait_count) {
-            wait_for_others(op);
+            wait_for_others(op, context->gpu);
             uint64_t now = sg_now_ns();
             ready_ns = now > ready_ns ? now : ready_ns;
         }
@@ -62,6 +75,7 @@ static void *carry_out(void *argument)
         stream->completed = number;
         pthread_cond_broadcast(&context->changed);
     }
+    rest(stream);
     sg_stream_unlist(stream);
     pthread_mutex_unlock(&context->lock);
     sg_stream_unref(stream);
@@ -133,6 +147,10 @@ CUresult sg_stream_enqueue(CUstream stream, struct sg_op *op, uint64_t *number)
     }
     *stream->last = op;
     stream->last = &op->next;
+    if (!stream->working) {
+        stream->working = 1;
+        sg_slice_enter(context->gpu);
+    }
     pthread_cond_signal(&stream->work);
     pthread_mutex_unlock(&context->lock);
     return CUDA_SUCCESS;
