@@ -32,6 +32,7 @@ from bench import (
     policy_speed,
     pytorch,
     shares,
+    side_by_side,
     swap,
     upgrade,
 )
@@ -42,6 +43,7 @@ SCRIPTS: dict[str, Callable[[], list[Figure]]] = {
     "overhead": overhead.measure,
     "makespan": makespan.measure,
     "shares": shares.measure,
+    "side_by_side": side_by_side.measure,
     "fit": fit.measure,
     "makespan_big": makespan_big.measure,
     "latency": latency.measure,
