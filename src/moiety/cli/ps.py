@@ -72,6 +72,7 @@ WIDE: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
     "PEAK": lambda row: size(row.peak_bytes),
+    "ON-HOST": lambda row: size(row.host_bytes),
     "RESIDUE": lambda row: size(row.residue_bytes + row.pinned_bytes),
     "PINNED": _pinned,
     "HANDING-OFF": lambda row: seconds(row.handoffs_s),

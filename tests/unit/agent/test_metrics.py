@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -69,6 +70,16 @@ def samples(*rows: ProcessRow, gpu: GpuRow = GPU) -> dict[str, list[tuple[dict[s
         for sample in family.samples:
             found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
+
+
+def test_what_left_the_gpus_is_summed_by_user() -> None:
+    rows = [
+        msgspec.structs.replace(process(tenant, gpu), user=user)
+        for tenant, gpu, user in ((3, 0, "ann"), (3, 1, "ann"), (4, 0, "bob"), (5, None, "bob"))
+    ]
+    rows[3] = msgspec.structs.replace(rows[3], allocated_bytes=0, resident_bytes=0)
+    told = {labels["user"]: size for labels, size in samples(*rows)["moiety_arena_user_bytes"]}
+    assert told == {"ann": 4, "bob": 2}
 
 
 def test_every_metric_has_its_labels_and_no_other_is_told() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -106,6 +107,7 @@ METRICS: Final = {
     ),
     "moiety_arena_bytes": Metric(GAUGE, (), "Host memory for what left the GPUs."),
     "moiety_arena_used_bytes": Metric(GAUGE, (), "What of it is in use."),
+    "moiety_arena_user_bytes": Metric(GAUGE, ("user",), "What of it a user's programs have."),
     "moiety_events_total": Metric(
         COUNTER, ("reason", "severity"), "Events of this agent (moiety events)."
     ),
@@ -173,8 +175,10 @@ def values(seen: MetricsSnapshot) -> Values:
         found["moiety_gpu_unregistered_processes"].append((labels, len(strangers)))
         found["moiety_gpu_unregistered_bytes"].append((labels, sum(strangers)))
     told = set()
+    on_host: Counter[str] = Counter()
     for process in seen.processes:
         _on_gpu(found, process)
+        on_host[process.user] += process.host_bytes
         if process.tenant not in told:
             told.add(process.tenant)
             _of_process(found, process)
@@ -182,6 +186,7 @@ def values(seen: MetricsSnapshot) -> Values:
         found["moiety_watch_offences"].append(((offence,), number))
     found["moiety_arena_bytes"].append(((), seen.arena_bytes))
     found["moiety_arena_used_bytes"].append(((), seen.arena_used_bytes))
+    found["moiety_arena_user_bytes"] += [((user,), size) for user, size in on_host.items()]
     for name, reason in REASONS.items():
         number = seen.events.get(name, 0)
         found["moiety_events_total"].append(((name, reason.severity), number))

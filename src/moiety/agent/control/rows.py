@@ -138,6 +138,11 @@ class ProcessRow(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     """Labels of its share: namespace, pod, container."""
 
+    @property
+    def host_bytes(self) -> int:
+        """Allocated bytes that are in host memory now."""
+        return max(0, self.allocated_bytes - self.resident_bytes)
+
 
 class StrangerRow(msgspec.Struct, frozen=True):
     """One process that uses one GPU without moiety."""
