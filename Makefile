@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONPATH MOIETY_NATIVE VIRTUAL_ENV
 
 # Folders are listed too: their time tells when a file went away.
 SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*' -not -name '*.egg-info') \
-           CMakeLists.txt pyproject.toml README.md LICENSE tools/zig.cmake
+           CMakeLists.txt pyproject.toml README.md LICENSE man/moiety.1 tools/zig.cmake
 
 .DEFAULT_GOAL := help
 .PHONY: help set-up demo test mutants test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel upgrade-check release-check image clean
