@@ -126,7 +126,6 @@ gpu-bundle: wheel  ## the wheel and all that it needs, for GPU_PYTHON (3.12), in
 	@rm -rf dist/gpu
 	@$(PIP) download --only-binary=:all: --implementation cp --python-version $(GPU_PYTHON) \
 	  $(addprefix --platform=,$(GPU_PLATFORMS)) --dest dist/gpu "$$(ls -t dist/moiety-*.whl | head -n 1)"
-	@rm -f dist/gpu/numpy-*.whl  # only `moiety sim` needs it, and frameworks there have their own
 	@ls dist/gpu
 
 clean:  ## remove the environment, every build and every cache of this checkout

@@ -2,10 +2,9 @@
 
     python tools/image.py WHEEL OUT.tar [NAME:TAG]
 
-Two layers: this machine's Python with the libraries that it links, and what the wheel brings along
-(without numpy, which only `moiety sim` needs). Owner, order and times are fixed, so that the same
-wheel on the same machine is the same image. For production, the Containerfile makes one from a
-base image that somebody maintains.
+Two layers: this machine's Python with the libraries that it links, and what the wheel brings along.
+Owner, order and times are fixed, so that the same wheel on the same machine is the same image. For
+production, the Containerfile makes one from a base image that somebody maintains.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ HOME = "opt/python"
 SITE = "opt/moiety"
 LEFT_OUT = (
     "__pycache__", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3",
-    "site-packages", "dist-packages", "numpy", "numpy.libs",
+    "site-packages", "dist-packages",
 )  # fmt: skip
-LEFT_OUT_PREFIXES = ("numpy-", "config-")
+LEFT_OUT_PREFIXES = ("config-",)
 LOADER = Path("/lib64/ld-linux-x86-64.so.2")
 PASSWD = b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
 GROUP = b"root:x:0:\nnogroup:x:65534:\n"

@@ -13,6 +13,7 @@ import click
 
 from moiety.cli.examples import EXAMPLES, text
 from moiety.model.errors import (
+    ArraysMissing,
     BadArgument,
     ExitCode,
     InvalidValue,
@@ -162,6 +163,10 @@ def run(command: click.Command, name: str, arguments: Sequence[str] | None = Non
         if isinstance(error, InvalidValue) and not error.hint:
             error.hint = f"{typed(words, command, name)} --help"
         end(error)
+    except ModuleNotFoundError as error:  # of the extra `sim`
+        if error.name != "numpy":
+            raise
+        end(ArraysMissing())
     except OSError as error:  # the disk is full, say; a closed pipe does not come here
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python tries again, and exits with 120
         end(SystemRefusal(error))

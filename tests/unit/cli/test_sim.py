@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,39 @@ def moiety(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     out, err = capsys.readouterr()
     assert isinstance(ended.value.code, int)
     return ended.value.code, out, err
+
+
+WITHOUT_NUMPY = """
+import sys
+sys.modules["numpy"] = None  # as if it were not installed
+from moiety.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["sim", "run", "--load", "90"], 78, "pip install 'moiety[sim]'"),
+        (["sim", "run", "--help"], 0, ""),
+        (["sim", "run", "--load", "ninety"], 64, "ninety"),
+    ],
+)
+def test_without_numpy_only_the_work_itself_is_refused(
+    arguments: list[str], code: int, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NUMPY, *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_all_that_shares_gpus_works_without_numpy() -> None:
+    modules = "moiety.agent.service moiety.cli.run moiety.cli.ps moiety.kube.webhook.server"
+    source = "import sys; sys.modules['numpy'] = None; import " + ", ".join(modules.split())
+    subprocess.run([sys.executable, "-c", source], check=True)
 
 
 def test_the_names_of_rules_are_those_of_the_engine() -> None:

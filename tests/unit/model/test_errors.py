@@ -35,6 +35,7 @@ EXAMPLES = [
     errors.ProtocolError("type 99"),
     errors.NativeLibraryMissing("libmoiety.so"),
     errors.ScreenMissing(),
+    errors.ArraysMissing(),
     errors.PlotMissing(),
     errors.NoDriver(),
     errors.DriverTooOld("/usr/lib/libcuda.so.1", ["cuMemCreate", "cuMemMap"]),

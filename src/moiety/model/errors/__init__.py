@@ -25,6 +25,7 @@
     ├── ProtocolError                            76   a message that makes no sense
     ├── InstallationError
     │   ├── NativeLibraryMissing                 78
+    │   ├── ArraysMissing                        78   the simulator needs numpy
     │   ├── ScreenMissing                        78
     │   └── PlotMissing                          78
     ├── GpuError
@@ -127,6 +128,7 @@ from moiety.model.errors.files import (
 )
 from moiety.model.errors.gpus import DriverTooOld, GpuError, GpuOwned, NoDriver, NoGpu
 from moiety.model.errors.installation import (
+    ArraysMissing,
     InstallationError,
     InternalError,
     NativeLibraryMissing,
@@ -171,6 +173,7 @@ __all__ = [
     "AgentVersion",
     "AmountError",
     "ArenaAboveHost",
+    "ArraysMissing",
     "BadAgentDirectory",
     "BadArgument",
     "BadConfigFile",

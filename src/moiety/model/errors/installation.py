@@ -71,6 +71,18 @@ class ScreenMissing(InstallationError):
         )
 
 
+class ArraysMissing(InstallationError):
+    """The library of arrays with which the simulator calculates is not installed."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+    def __init__(self) -> None:
+        super().__init__(
+            "numpy, with which the simulator calculates, is not installed",
+            "`pip install 'moiety[sim]'`",
+        )
+
+
 class PlotMissing(InstallationError):
     """The library that draws plots is not installed."""
 
