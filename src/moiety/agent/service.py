@@ -21,6 +21,8 @@ from moiety.agent.control.cards import Cards
 from moiety.agent.control.commands import ControlCommands
 from moiety.agent.control.configuration import Read
 from moiety.agent.control.containers import ContainerShares
+from moiety.agent.control.creation import Creation
+from moiety.agent.control.gpu_drain import GpuDrain
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
 from moiety.agent.control.options import ARENA_MOST, ARENA_SHARE, Options
 from moiety.agent.control.promises import Promises
@@ -196,6 +198,22 @@ class Service:
             workloads=workloads,
             limits=enforcer,
         )
+        cards = Cards(parts.runtime, parts.gpus, clients, parts.arbiter, workloads)
+        reports = Reports(
+            parts.runtime,
+            arbiter=parts.arbiter,
+            gpus=parts.gpus,
+            clients=clients,
+            recovery=parts.recovery,
+            timeline=parts.timeline,
+            journal=parts.journal,
+            devices=parts.devices,
+            arena=parts.arena,
+            monitor=parts.monitor,
+            telemetry=parts.telemetry,
+        )
+        drain = GpuDrain(parts.gpus, clients, cards, parts.journal)
+        drain.set(changed.drained, drained=True, is_told=False)
         return ControlCommands(
             directory=self._directory,
             options=self._options,
@@ -209,21 +227,18 @@ class Service:
             recorder=parts.recorder,
             workloads=workloads,
             shares=shares,
-            cards=Cards(parts.runtime, parts.gpus, clients, parts.arbiter, workloads),
-            containers=ContainerShares(parts.runtime, clients, workloads, shares),
-            reports=Reports(
+            creation=Creation(
                 parts.runtime,
-                arbiter=parts.arbiter,
-                gpus=parts.gpus,
-                clients=clients,
-                recovery=parts.recovery,
-                timeline=parts.timeline,
-                journal=parts.journal,
-                devices=parts.devices,
-                arena=parts.arena,
-                monitor=parts.monitor,
-                telemetry=parts.telemetry,
+                workloads,
+                shares,
+                cards,
+                reports.usages,
+                enforcer,
+                self._directory.shared,
             ),
+            drain=drain,
+            containers=ContainerShares(parts.runtime, clients, workloads, shares),
+            reports=reports,
             limits=enforcer,
             read=self._read,
             changed=changed,

@@ -97,6 +97,25 @@ def tenants(ctx: click.Context, param: click.Parameter, word: str) -> list[Compl
     return [item for item in found if item.value.startswith(word)]
 
 
+def gpus(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Completes the indices of the agent's GPUs."""
+    from moiety.agent.control import protocol
+    from moiety.agent.control.client import Call
+    from moiety.agent.system.paths import find
+
+    typed = ctx.params.get(param.name or "") or ()
+    try:
+        with Call(find(), timeout_s=PATIENCE_S) as agent:
+            rows = agent.ask(protocol.GpusRequest(), protocol.GpuList).rows
+    except MoietyError:
+        return []
+    return [
+        CompletionItem(str(row.gpu), help=f"{row.name}{', drained' if row.drained else ''}")
+        for row in rows
+        if str(row.gpu).startswith(word) and str(row.gpu) not in typed
+    ]
+
+
 def programs(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
     """Completes programs: names of the search path, or files."""
     del ctx, param

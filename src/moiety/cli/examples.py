@@ -36,6 +36,14 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety status", "how full the GPUs are, and who holds them"),
         ("moiety status -o wide --history", "clocks, ECC errors, and the last hour"),
     ),
+    "gpu": (
+        ("moiety gpu ls", "what of each GPU is promised, and the programs on it"),
+        ("moiety gpu drain 3", "no new programs on GPU 3; those on it go on"),
+        ("moiety gpu resume 3", "new programs again"),
+    ),
+    "gpu ls": (("moiety gpu ls -o json", "for a script"),),
+    "gpu drain": (("moiety gpu drain 2 3", "before these two are taken out, say"),),
+    "gpu resume": (("moiety gpu resume 2 3", "they get new programs again"),),
     "watch": (
         ("moiety watch", "who uses the GPUs without moiety"),
         ("moiety watch --dry-run --unregistered warn,60s,kill", "what would happen then"),

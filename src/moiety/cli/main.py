@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "kill": "Send a signal to a program that shares the GPUs.",
     "wait": "Wait until a program that shares the GPUs has ended.",
     "status": "Show the GPUs, their memory and their holders.",
+    "gpu": "List the GPUs with their programs; drain one, and give it back.",
     "watch": "Show who uses the GPUs beside moiety, and what is done.",
     "set": "Change what a program is promised, while it runs.",
     "top": "Watch the GPUs and the programs that share them.",

@@ -71,6 +71,8 @@ def status(output: str, history: bool) -> None:
     for row in found.gpus if history else ():
         for line in drawn(row):
             click.echo(line)
+    if drained := [str(row.gpu) for row in found.gpus if row.drained]:
+        click.echo(f"drained, so without new programs: GPU {', '.join(drained)}")
     for note in found.notes:
         click.echo(fold(plain(note), 2))
 

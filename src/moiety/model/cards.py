@@ -61,7 +61,7 @@ class CardRequest:
                 meant = [i for i, uuid in uuids.items() if uuid.lower().startswith(name.lower())]
             if len(meant) != 1:
                 many = "means several GPUs" if meant else "is no GPU of this agent"
-                raise BadArgument(f"{name} {many}", "an index that `moiety status` shows")
+                raise BadArgument(f"{name} {many}", "an index that `moiety gpu ls` shows")
             found += [index for index in meant if index not in found]
         return found
 

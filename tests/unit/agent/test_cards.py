@@ -36,6 +36,7 @@ class Machine:
                 device=Device(at, f"GPU-{at}", name, TOTAL),
                 budget=GpuBudget(TOTAL, 0, 0, TOTAL, 0),
                 lost="",
+                is_drained=False,
             )
             for at, name in enumerate(names)
         }

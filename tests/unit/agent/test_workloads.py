@@ -21,7 +21,8 @@ class Agent:
 
     def __init__(self, folder: Path, *chosen: str) -> None:
         gpus = {
-            at: SimpleNamespace(device=Device(at, uuid, "A100", 1)) for at, uuid in enumerate(UUIDS)
+            at: SimpleNamespace(device=Device(at, uuid, "A100", 1), is_drained=False)
+            for at, uuid in enumerate(UUIDS)
         }
         record = Record("w", 1, 1, 1, "p", [], "/", chosen=list(chosen))
         socket: Any = None
@@ -70,3 +71,15 @@ def test_an_instance_of_a_gpu_is_named_as_it_is(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     agent.workload.record = msgspec.structs.replace(agent.workload.record, gpus=[part])
     assert Workloads.settle(agent.it, "w") == (part,)
+
+
+def test_a_share_for_containers_gives_its_next_process_no_drained_gpu(tmp_path: Path) -> None:
+    agent = Agent(tmp_path)
+    workload, gpus = agent.workload, agent.it._sessions.gpus
+    assert Workloads._open_to(agent.it, workload) == ()
+    gpus[1].is_drained = True
+    assert Workloads._open_to(agent.it, workload) == (), "a program that was run has all"
+    workload.record = msgspec.structs.replace(workload.record, container="half")
+    assert Workloads._open_to(agent.it, workload) == (UUIDS[0], UUIDS[2])
+    workload.record = msgspec.structs.replace(workload.record, gpus=[UUIDS[1]])
+    assert Workloads._open_to(agent.it, workload) == (UUIDS[1],), "it has no other"

@@ -102,6 +102,8 @@ ARGUMENTS: dict[Words, list[str]] = {
     ("inspect",): ["1"],
     ("kill",): ["1"],
     ("wait",): ["1"],
+    ("gpu", "drain"): ["0"],
+    ("gpu", "resume"): ["0"],
     ("container", "rm"): ["half"],
     ("container", "check"): ["/"],
     ("container", "spec"): ["--name", "half"],

@@ -41,6 +41,7 @@ EXAMPLES = [
     errors.DriverTooOld("/usr/lib/libcuda.so.1", ["cuMemCreate", "cuMemMap"]),
     errors.NoGpu(wanted=(3,)),
     errors.GpuOwned(0, "GPU-1", "pid 7"),
+    errors.GpusDrained([2, 3]),
     errors.NoAgent("/run/moiety"),
     errors.AgentNotYours("/run/moiety"),
     errors.AgentSilent("it closed the connection"),

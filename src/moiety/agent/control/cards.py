@@ -25,7 +25,13 @@ from moiety.agent.core.runtime import Runtime
 from moiety.arbiter.machine import Arbiter
 from moiety.devices.interface import Usage
 from moiety.model.cards import CardRequest
-from moiety.model.errors import BadArgument, LimitAboveCapacity, NotAllowed, ShareTaken
+from moiety.model.errors import (
+    BadArgument,
+    GpusDrained,
+    LimitAboveCapacity,
+    NotAllowed,
+    ShareTaken,
+)
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
 from moiety.policy.model.cluster import WHOLE_GPU, Choosing, GpuDevice, Node
@@ -87,7 +93,7 @@ class Cards:
         if len(fitting) < count:
             raise _taken(share, count, len(fitting), refused)
         if request.exclusive:  # a card that others use only where no free one is left
-            free = [index for index in fitting if not self._on(index)]
+            free = [index for index in fitting if not self.on(index)]
             fitting = free if len(free) >= count else fitting
         return self._best(fitting, count, usages or {})
 
@@ -113,14 +119,32 @@ class Cards:
     def within(
         self, asked: protocol.CreateContainer, only: Sequence[int] | None
     ) -> protocol.CreateContainer:
-        """A share for containers on none but its user's cards; raises NotAllowed."""
+        """A share for containers on none but its user's cards, and on no drained one.
+
+        Raises NotAllowed for cards that are not the user's, GpusDrained for drained ones that it
+        did not have.
+        """
+        self._must_be_open(asked, only)
         if only is None:
             return asked
         allowed = [card.uuid for card in self.names(only)]
         if not allowed or not set(asked.gpus) <= set(allowed):
             named = ", ".join(map(str, only))
             raise NotAllowed(f"this user may have no GPUs but {named}", "a share of these")
-        return msgspec.structs.replace(asked, gpus=asked.gpus or allowed)
+        chosen = [card.uuid for card in self.names(self.open_to(only))]
+        return msgspec.structs.replace(asked, gpus=asked.gpus or chosen)
+
+    def _must_be_open(self, asked: protocol.CreateContainer, only: Sequence[int] | None) -> None:
+        """Raise GpusDrained if a share for containers can have drained cards only, or names one."""
+        own = self._workloads.by_id.get(asked.name)
+        if own is not None and own.record.gpus == asked.gpus:
+            return
+        had = own.record.gpus if own else ()
+        drained = [i for i, gpu in sorted(self._gpus.items()) if gpu.is_drained]
+        named = [i for i in drained if self._gpus[i].device.uuid in {*asked.gpus}.difference(had)]
+        among = self._gpus if only is None else [index for index in only if index in self._gpus]
+        if named or (not asked.gpus and among and set(among) <= set(drained)):
+            raise GpusDrained(named or drained)
 
     def share_on(self, indices: Iterable[int], request: CardRequest, share: Share) -> Share:
         """The share as it is kept on each of these cards: all of it if it is exclusive."""
@@ -133,7 +157,10 @@ class Cards:
     def possible(
         self, request: CardRequest, only: Sequence[int] | None = None
     ) -> tuple[list[int], int]:
-        """The cards that a request could get, and how many; raises BadArgument if too few."""
+        """The cards that a request could get, and how many.
+
+        Raises BadArgument if there are too few, GpusDrained if too few are not drained.
+        """
         cards = [index for index in self._meant(request) if only is None or index in only]
         count = request.count or len(request.named) or 1
         if count > len(cards):
@@ -143,7 +170,17 @@ class Cards:
                 if cards
                 else "other GPUs, or an administrator: the file of settings may name your GPUs",
             )
-        return cards, count
+        chosen_from = [index for index in cards if not self._gpus[index].is_drained]
+        if count > len(chosen_from):
+            raise GpusDrained([index for index in cards if index not in chosen_from])
+        return chosen_from, count
+
+    def open_to(self, only: Sequence[int] | None) -> Sequence[int]:
+        """The only cards that a new workload of a user may use at all; empty: any."""
+        if any(gpu.is_drained for gpu in self._gpus.values()):
+            cards = self._gpus if only is None else only
+            return [index for index in cards if not self._gpus[index].is_drained]
+        return only or ()
 
     def _meant(self, request: CardRequest) -> list[int]:
         """The cards that a request could get, whatever is on them; raises BadArgument."""
@@ -193,7 +230,7 @@ class Cards:
         found = choose(node, left, count, least, Choosing.LEAST_BUSY)
         return sorted(fitting[at] for at in found)
 
-    def _on(self, index: int) -> list[RunningWorkload]:
+    def on(self, index: int) -> list[RunningWorkload]:
         """The workloads that are on a card, or will be."""
         uuid = self._gpus[index].device.uuid
         found = []
@@ -202,7 +239,7 @@ class Cards:
                 continue
             clients = [self._clients[n] for n in workload.clients if n in self._clients]
             if any(index in client.gpus or index in client.unspoken for client in clients) or (
-                uuid in workload.cards
+                uuid in workload.cards or not self.are_several
             ):
                 found.append(workload)
         return found
@@ -210,7 +247,7 @@ class Cards:
     def _busy(self, index: int, usage: Usage | None) -> float:
         """How busy a card is: as measured, and as new workloads are expected to make it."""
         now_s = self._runtime.now()
-        new = [w for w in self._on(index) if now_s - w.began_s < NEW_S]
+        new = [w for w in self.on(index) if now_s - w.began_s < NEW_S]
         measured = (usage.utilisation if usage else None) or 0.0
         return max(measured, float(len(new)))
 
@@ -219,7 +256,7 @@ class Cards:
 
         Of the time that is not guaranteed, workloads without a guarantee have equal parts.
         """
-        shares = [workload.record.share for workload in self._on(index)]
+        shares = [workload.record.share for workload in self.on(index)]
         guaranteed = min(1.0, sum(share.gpu or 0.0 for share in shares))
         equal = sum(share.gpu is None for share in shares)
         time_left = (1.0 - guaranteed) / (equal + 1)

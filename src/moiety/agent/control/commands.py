@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.agent.control import metrics, protocol, saved_settings
-from moiety.agent.control.cards import Cards
 from moiety.agent.control.configuration import Read, later
 from moiety.agent.control.containers import ContainerShares
+from moiety.agent.control.creation import Creation
+from moiety.agent.control.gpu_drain import GpuDrain
 from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.options import Options
 from moiety.agent.control.report import Reports
-from moiety.agent.control.rows import CardName
+from moiety.agent.control.rights import is_admin, must_be_admin, only_own
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.control.shares import Shares
 from moiety.agent.control.visibility import events_for, rows_for
@@ -29,19 +30,14 @@ from moiety.agent.system import processes
 from moiety.agent.system.paths import Directory
 from moiety.agent.system.users import USERS, beside, name_of
 from moiety.config.values import Visible
-from moiety.devices.interface import Usage
 from moiety.devices.native import is_simulated
-from moiety.model.cards import CardRequest
 from moiety.model.errors import (
     AgentBusy,
     AgentVersion,
     BadArgument,
     CapacityMismatch,
     MoietyError,
-    NotAllowed,
 )
-from moiety.model.format import ARGV_MAX, shortened
-from moiety.model.share import Share
 from moiety.wire.layout import VERSION, VERSION_LEAST
 
 NO_USER: Final = -1
@@ -68,8 +64,9 @@ class ControlCommands:
     recorder: StepRecorder
     workloads: Workloads
     shares: Shares
-    cards: Cards
+    creation: Creation
     containers: ContainerShares
+    drain: GpuDrain
     reports: Reports
     limits: LimitEnforcer | None = None
     read: Read | None = None
@@ -121,58 +118,7 @@ class ControlCommands:
         """Make the asking process a workload of its own."""
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
-        usages = await self.cards.measured(self.reports.usages) if asked.cards else {}
-        only = self.limits.gpus_of(peer.uid) if self.limits else None
-        chosen, share = self._choose(asked, peer, usages, only)
-        uuids = [card.uuid for card in chosen]
-        allowed = [card.uuid for card in self.cards.names(only or ())]
-        self.shares.check(share, peer.uid, gpus=uuids)
-        gang = asked.gang
-        if gang and self.directory.shared:  # names of different users are different names
-            gang = dataclasses.replace(gang, name=f"u{peer.uid}.{gang.name}")
-        if gang:
-            self.workloads.check_gang(gang, peer.uid)
-        workload = self.workloads.create(
-            peer,
-            program=asked.program[: protocol.NAME_MAX],
-            argv=shortened(asked.argv),
-            cwd=asked.cwd[:ARGV_MAX],
-            share=share,
-            name=asked.name and asked.name[: protocol.NAME_MAX],
-            gang=gang,
-            cards=uuids,
-            only=allowed,
-        )
-        self.runtime.log.info(
-            "create_workload",
-            workload=workload.record.id,
-            program=workload.record.program,
-            pid=peer.pid,
-            uid=peer.uid,
-            share=str(share),
-            gpus=[card.gpu for card in chosen],
-        )
-        return protocol.Created(id=workload.record.id, socket=str(workload.socket), cards=chosen)
-
-    def _choose(
-        self,
-        asked: protocol.CreateWorkload,
-        peer: processes.Peer,
-        usages: Mapping[int, Usage],
-        only: Sequence[int] | None,
-    ) -> tuple[list[CardName], Share]:
-        """The GPUs that a new workload gets, and its share of them; none with one GPU.
-
-        Nothing else happens between this choice and the record that keeps the GPUs.
-        """
-        self.cards.possible(asked.cards or CardRequest(), only)
-        if asked.cards is None or not self.cards.are_several:
-            return [], asked.share
-        if self.limits:
-            self.limits.check(peer.uid, asked.share)
-        chosen = self.cards.choose(asked.cards, asked.share, usages, only)
-        share = self.cards.share_on(chosen, asked.cards, asked.share)
-        return self.cards.names(chosen), share
+        return await self.creation.create(asked, peer)
 
     async def _learn(self, peer: processes.Peer) -> None:
         """Wait until it is known who a user is, and the user who accounts for it."""
@@ -187,7 +133,7 @@ class ControlCommands:
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
         only = self.limits.gpus_of(peer.uid) if self.limits else None
-        return self.containers.create(self.cards.within(asked, only), peer)
+        return self.containers.create(self.creation.cards.within(asked, only), peer)
 
     async def on_remove_container(
         self, asked: protocol.RemoveContainer, peer: processes.Peer
@@ -199,11 +145,11 @@ class ControlCommands:
         self, asked: protocol.Containers, peer: processes.Peer
     ) -> protocol.ContainerRows:
         """List the shares for containers that the user may see."""
-        return self.containers.rows(_only(peer))
+        return self.containers.rows(only_own(peer))
 
     async def on_set_share(self, asked: protocol.SetShare, peer: processes.Peer) -> protocol.Shared:
         """Change the share of a program."""
-        return self.shares.change(asked, _only(peer))
+        return self.shares.change(asked, only_own(peer))
 
     def _must_share_out(self, wanted: int | None) -> None:
         if wanted is not None and wanted != self.options.capacity_bytes:
@@ -286,6 +232,24 @@ class ControlCommands:
         """Return what a user sees of others."""
         return Visible.ALL if is_admin(peer) else self.options.visible
 
+    # GPUs
+
+    async def on_gpus(self, asked: protocol.GpusRequest, peer: processes.Peer) -> protocol.GpuList:
+        """List the GPUs and the workloads on each."""
+        return protocol.GpuList(self.drain.rows(peer.uid, self._visible_to(peer)))
+
+    async def on_drain_gpus(
+        self, asked: protocol.DrainGpus, peer: processes.Peer
+    ) -> protocol.GpuList:
+        """Choose GPUs for no new workload, or again; also agents that follow do."""
+        must_be_admin(peer, "say which GPUs get programs")
+        uuids = self.drain.find(asked.gpus)
+        changed = self.changed.with_drained(uuids, drained=asked.drained)
+        saved_settings.write(self.directory, changed, self.options)
+        self.changed = changed
+        self.drain.set(uuids, drained=asked.drained)
+        return protocol.GpuList(self.drain.rows(peer.uid, Visible.ALL, uuids))
+
     # Settings
 
     async def on_pods(self, asked: protocol.NamePods, peer: processes.Peer) -> protocol.Done:
@@ -297,7 +261,7 @@ class ControlCommands:
     async def on_set_agent(self, asked: protocol.SetAgent, peer: processes.Peer) -> protocol.Done:
         """Change the arbiter's settings, also for agents that follow; raises BadArgument."""
         must_be_admin(peer, "change how this agent decides")
-        before = SavedSettings() if asked.defaults else self.changed
+        before = self.changed.without_settings() if asked.defaults else self.changed
         changed = before.and_then(asked.settings)
         as_started = self.options.settings_over(self.settings.now)
         try:
@@ -358,23 +322,6 @@ class ControlCommands:
         return protocol.Reloaded(later=waits)
 
 
-def is_admin(peer: processes.Peer) -> bool:
-    """Tell whether a user may do anything here: root, and the user whose agent it is."""
-    return processes.may_use(peer, os.getuid())
-
-
-def must_be_admin(peer: processes.Peer, what: str) -> None:
-    """Raise NotAllowed unless a user is an administrator; `what` is what only they may do."""
-    if not is_admin(peer):
-        who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
-        raise NotAllowed(f"only {who} may {what}")
-
-
-def _only(peer: processes.Peer) -> int | None:
-    """Return the user whose programs alone are meant; None: the programs of all users."""
-    return None if is_admin(peer) else peer.uid
-
-
 Handler = Callable[[ControlCommands, Any, processes.Peer], Awaitable[protocol.Answer]]
 HANDLERS: Final[dict[type[protocol.ControlRequest], Handler]] = {
     protocol.HelloRequest: ControlCommands.on_hello,
@@ -391,6 +338,8 @@ HANDLERS: Final[dict[type[protocol.ControlRequest], Handler]] = {
     protocol.EventRecording: ControlCommands.on_event_recording,
     protocol.Events: ControlCommands.on_events,
     protocol.WatchRequest: ControlCommands.on_watch,
+    protocol.GpusRequest: ControlCommands.on_gpus,
+    protocol.DrainGpus: ControlCommands.on_drain_gpus,
     protocol.NamePods: ControlCommands.on_pods,
     protocol.Reload: ControlCommands.on_reload,
     protocol.Stop: ControlCommands.on_stop,

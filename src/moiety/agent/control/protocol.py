@@ -10,32 +10,82 @@ from __future__ import annotations
 
 import msgspec
 
-from moiety.agent.control.rows import (
-    CardName,
-    ContainerRow,
-    GpuName,
-    GpuRow,
-    OffenceRow,
-    PlannedRow,
-    ProcessRow,
-    Sample,
-    Span,
-    StrangerRow,
-    TenantName,
+from moiety.agent.control.answers import (
+    ANSWER_TAG,
+    Answer,
+    Contained,
+    ContainerRows,
+    Created,
+    Done,
+    Failed,
+    GpuList,
+    Happened,
+    Here,
+    NodeStatus,
+    Processes,
+    Recorded,
+    RecordingPage,
+    Reloaded,
+    Shared,
+    Watched,
 )
-from moiety.agent.core.journal_events import Event
 from moiety.model.cards import CardRequest
 from moiety.model.format import encodable
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Mode, Priority, Share
 from moiety.wire.layout import VERSION
 
+__all__ = [
+    "ANSWER_TAG",
+    "LINE_MAX",
+    "NAME_MAX",
+    "Answer",
+    "AnyAnswer",
+    "AnyRequest",
+    "Contained",
+    "ContainerRows",
+    "Containers",
+    "ControlRequest",
+    "CreateContainer",
+    "CreateWorkload",
+    "Created",
+    "Done",
+    "DrainGpus",
+    "EventRecording",
+    "Events",
+    "Failed",
+    "GpuList",
+    "GpusRequest",
+    "Happened",
+    "HelloRequest",
+    "Here",
+    "NamePods",
+    "NodeStatus",
+    "Ping",
+    "Processes",
+    "Ps",
+    "Recorded",
+    "RecordingPage",
+    "Reload",
+    "Reloaded",
+    "RemoveContainer",
+    "SetAgent",
+    "SetShare",
+    "Shared",
+    "Status",
+    "Stop",
+    "TimelineRequest",
+    "WatchRequest",
+    "Watched",
+    "decode_answer",
+    "decode_request",
+    "encode",
+]
+
 LINE_MAX = 256 << 10
 """Largest request in bytes; the agent reads many at one time."""
 NAME_MAX = 255
 """Longest name of a program."""
-ANSWER_TAG = "is"
-"""The JSON key that tells one kind of answer from another."""
 
 
 class ControlRequest(msgspec.Struct, frozen=True, tag_field="ask"):
@@ -158,6 +208,19 @@ class EventRecording(ControlRequest, frozen=True, tag="event_recording"):
     offset: int = 0
 
 
+class GpusRequest(ControlRequest, frozen=True, tag="gpus"):
+    """List the GPUs and the workloads on each; answered by GpuList."""
+
+
+class DrainGpus(ControlRequest, frozen=True, tag="drain_gpus"):
+    """Choose GPUs for no new workload, or again; answered by GpuList, with these GPUs."""
+
+    gpus: list[str]
+    """Indices, or beginnings of UUIDs."""
+    drained: bool = True
+    """False: they are chosen again."""
+
+
 class WatchRequest(ControlRequest, frozen=True, tag="watch"):
     """What uses GPUs without moiety, and what is done about it; answered by Watched."""
 
@@ -186,163 +249,6 @@ class Stop(ControlRequest, frozen=True, tag="stop"):
     """The next one is started at once: what was set while this one ran stays."""
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field=ANSWER_TAG):
-    """What the agent answers."""
-
-
-class Failed(Answer, frozen=True, tag="failed"):
-    """An error, in the parts that the command shows; `kind` is the class in model.errors."""
-
-    kind: str
-    what: str
-    hint: str
-    exit_code: int
-
-
-class Here(Answer, frozen=True, tag="here"):
-    """The answer to HelloRequest."""
-
-    product: str
-    wire: int
-    pid: int
-    capacity_bytes: int | None = None
-    """The --capacity with which the agent was started."""
-    simulated: bool = False
-
-
-class Done(Answer, frozen=True, tag="done"):
-    """Nothing more to say."""
-
-
-class Reloaded(Answer, frozen=True, tag="reloaded"):
-    """The configuration counts as it is written now, except for `later`."""
-
-    later: list[str] = []
-    """Keys of settings that count for the next agent only."""
-
-
-class Created(Answer, frozen=True, tag="created"):
-    """A workload; programs find the agent through `socket`."""
-
-    id: str
-    socket: str
-    cards: list[CardName] = []
-    """The GPUs that were chosen for it, in PCI order; empty: none in particular."""
-
-
-class Contained(Answer, frozen=True, tag="contained"):
-    """A share for containers."""
-
-    row: ContainerRow
-
-
-class ContainerRows(Answer, frozen=True, tag="container_rows"):
-    """All shares for containers, by name."""
-
-    rows: list[ContainerRow]
-
-
-class Shared(Answer, frozen=True, tag="shared"):
-    """The share of a program from now on."""
-
-    program: str
-    pid: int
-    share: Share
-    above_limit_bytes: int = 0
-    """The most that one of its processes has on a GPU beyond the new limit."""
-
-
-class NodeStatus(Answer, frozen=True, tag="status"):
-    """The agent and its GPUs."""
-
-    pid: int
-    product: str
-    driver_version: str
-    up_s: float
-    settled: bool
-    simulated: bool
-    arena_bytes: int
-    workloads: int
-    tenants: int
-    gpus: list[GpuRow]
-    metrics: str = ""
-    """Where Prometheus can read; empty: nowhere."""
-    settings: dict[str, float | int | str | bool] = {}
-    """By field: the arbiter's settings."""
-    arena_ready_bytes: int = 0
-    """The part of `arena_bytes` whose pages exist."""
-    arena_used_bytes: int = 0
-    """The part of `arena_bytes` that holds evicted data."""
-    user: str = ""
-    """The user as which the agent runs."""
-    shared: bool = False
-    """True if it serves all users of the machine."""
-    notes: list[str] = []
-    """One sentence for each process that uses a GPU without moiety, or slows others down."""
-
-
-class Watched(Answer, frozen=True, tag="watched"):
-    """What the watch sees."""
-
-    policy: dict[str, str]
-    """By key of the section [watch]."""
-    is_blind: bool
-    """True if NVML's pids mean nothing to this agent."""
-    strangers: list[StrangerRow]
-    offences: list[OffenceRow]
-    planned: list[PlannedRow] = []
-
-
-class Processes(Answer, frozen=True, tag="ps"):
-    """All processes that share the GPUs."""
-
-    rows: list[ProcessRow]
-
-
-class Recorded(Answer, frozen=True, tag="recorded"):
-    """One page of what happened. Times are seconds on the machine's monotonic clock."""
-
-    pid: int
-    now_s: float
-    gpus: list[GpuName]
-    tenants: list[TenantName]
-    """Every tenant that the page names."""
-    spans: list[Span]
-    """In the order in which they ended."""
-    samples: list[Sample]
-    open: list[Span]
-    """What goes on now, up to `now_s`; only on the last page."""
-    spans_next: int
-    samples_next: int
-    lost: int
-    """Number of spans that were asked for and are not kept any more."""
-    more: bool
-    """True if there is another page."""
-
-
-class RecordingPage(Answer, frozen=True, tag="recording_page"):
-    """Some bytes of the arbiter's recording; they follow those of the page before."""
-
-    pid: int
-    data: bytes
-    """Records, each with its length in front; the first one of all is the starting point."""
-    segment: int
-    """What to ask for next; 0: there is no starting point now."""
-    offset: int
-    more: bool
-    is_lost: bool
-    """True if what was asked for is not kept any more."""
-
-
-class Happened(Answer, frozen=True, tag="happened"):
-    """Events, oldest first; `more`: there are others after them."""
-
-    events: list[Event]
-    more: bool = False
-    read_to: int = 0
-    """Number of the last event that was considered; not all may be shown to this user."""
-
-
 AnyRequest = (
     HelloRequest
     | Ping
@@ -358,6 +264,8 @@ AnyRequest = (
     | EventRecording
     | Events
     | WatchRequest
+    | GpusRequest
+    | DrainGpus
     | Reload
     | NamePods
     | Stop
@@ -376,6 +284,7 @@ AnyAnswer = (
     | RecordingPage
     | Happened
     | Watched
+    | GpuList
     | Reloaded
 )
 

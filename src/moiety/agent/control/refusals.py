@@ -15,12 +15,14 @@ ASKED: Final[dict[type[protocol.ControlRequest], str]] = {
     protocol.RemoveContainer: "moiety container remove",
     protocol.SetShare: "moiety set",
     protocol.SetAgent: "moiety set --agent",
+    protocol.DrainGpus: "moiety gpu drain",
     protocol.Reload: "moiety agent reload",
     protocol.Stop: "moiety agent stop",
 }
 """Requests that would have changed something; a refused look at the agent is no event."""
 REFUSALS: Final = (
     errors.AmountError,
+    errors.GpusDrained,
     errors.InvalidGang,
     errors.LimitTooSmall,
     errors.NotAllowed,

@@ -133,6 +133,7 @@ class Reports:
                     holders=list(view.holders),
                     waiting=list(view.waiting),
                     lost=gpu.lost,
+                    drained=gpu.is_drained,
                     errors={xid: max(0.0, now_s - at_s) for xid, at_s in gpu.errors.items()},
                     **self._sensors(view.gpu),
                 )

@@ -34,6 +34,35 @@ class CardName(msgspec.Struct, frozen=True):
     name: str
 
 
+class GpuUser(msgspec.Struct, frozen=True):
+    """One workload that is on a GPU, or for which it is kept."""
+
+    workload: str
+    program: str
+    user: str
+    pids: list[int]
+    """Its processes that use this GPU; empty: the GPU is kept for it."""
+    share: Share
+
+
+class GpuUse(msgspec.Struct, frozen=True):
+    """One GPU in `moiety gpu ls`."""
+
+    gpu: int
+    uuid: str
+    name: str
+    drained: bool
+    lost: str
+    capacity_bytes: int
+    promised_gpu: float
+    """The part of its time that is guaranteed to workloads."""
+    promised_bytes: int
+    """The part of its memory that is guaranteed to workloads."""
+    users: list[GpuUser]
+    others: int = 0
+    """Number of workloads of other users that this user does not see."""
+
+
 class GpuRow(msgspec.Struct, frozen=True):
     """One GPU in `moiety status`."""
 
@@ -71,6 +100,8 @@ class GpuRow(msgspec.Struct, frozen=True):
     """The reasons of `clock_events` in words, without those of an idle GPU."""
     history: dict[str, list[float | None]] = {}
     """By name: the mean of each of the last 60 minutes, oldest first; busy and memory are parts."""
+    drained: bool = False
+    """True while it gets no new workloads."""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ from moiety.agent.system.paths import Directory
 from moiety.arbiter.settings import Settings
 
 
-class SavedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """settings.json: what was typed, by field of the arbiter's settings."""
+class SavedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """settings.json: what was changed. Empty fields are left out: older agents know fewer."""
 
     settings: dict[str, str] = {}
+    """What was typed, by field of the arbiter's settings."""
     beside: dict[str, Any] = {}
     """Their values on the command line and in files at that time: a killed agent comes back with
     the same values, and the changes made since are newer."""
+    drained: list[str] = []
+    """UUIDs of the GPUs that get no new workloads."""
 
     def over(self, settings: Settings) -> Settings:
         """These settings with the changes made to them; raises ValueError with a sentence."""
@@ -27,7 +31,16 @@ class SavedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def and_then(self, settings: dict[str, str]) -> SavedSettings:
         """These changes, and then others."""
-        return SavedSettings(self.settings | settings, self.beside)
+        return msgspec.structs.replace(self, settings=self.settings | settings)
+
+    def without_settings(self) -> SavedSettings:
+        """These changes, with the arbiter's settings as they were before."""
+        return SavedSettings(drained=self.drained)
+
+    def with_drained(self, uuids: Iterable[str], *, drained: bool) -> SavedSettings:
+        """These changes, and then GPUs that get no new workloads, or get them again."""
+        now = {*self.drained, *uuids} if drained else {*self.drained}.difference(uuids)
+        return msgspec.structs.replace(self, drained=sorted(now))
 
 
 def write(
@@ -40,7 +53,7 @@ def write(
     """
     beside = {f: v for f, v in options.settings.items() if not ends or f in options.filed}
     kept = msgspec.structs.replace(kept, beside=beside)
-    if not kept.settings:
+    if not kept.settings and not kept.drained:
         directory.settings.unlink(missing_ok=True)
     else:
         write_whole(directory.settings, msgspec.json.encode(kept) + b"\n")
@@ -63,7 +76,7 @@ def read(directory: Directory, options: Options, log: Any) -> SavedSettings:
         return SavedSettings()
     newer = {f for f, value in options.settings.items() if kept.beside.get(f) != value}
     named = {field: text for field, text in kept.settings.items() if field not in newer}
-    return SavedSettings(named, kept.beside)
+    return msgspec.structs.replace(kept, settings=named)
 
 
 def _set_aside(path: Path) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import msgspec
 
 from moiety.agent.control import protocol, refusals
-from moiety.agent.control.commands import ControlCommands, is_admin
+from moiety.agent.control.commands import ControlCommands
 from moiety.agent.control.metrics_server import MetricsServer
+from moiety.agent.control.rights import is_admin
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.core.runtime import Runtime

@@ -20,6 +20,8 @@ OF_NODE: Final = frozenset(
         "SettingsChanged",
         "Reloaded",
         "ReloadRefused",
+        "GpuDrained",
+        "GpuResumed",
         "GpuUnreadable",
         "HostMemoryShort",
         "HostMemoryEnough",

@@ -39,7 +39,7 @@ from moiety.agent.system.peer_socket import PeerSocket
 from moiety.agent.system.users import USERS, User
 from moiety.arbiter import events as ev
 from moiety.devices.interface import uuid_bytes
-from moiety.model.errors import InvalidGang, TooMany
+from moiety.model.errors import TooMany
 from moiety.model.gang import Gang
 from moiety.model.share import Share
 
@@ -158,7 +158,15 @@ class Workloads:
     def _cards_of(self, workload: RunningWorkload) -> tuple[str, ...]:
         """UUIDs of the GPUs that its programs see; empty: all, with the numbers they always had."""
         found = self.settle(workload.record.id)
-        return found if workload.record.gpus else ()
+        return found if workload.record.gpus else self._open_to(workload)
+
+    def _open_to(self, workload: RunningWorkload) -> tuple[str, ...]:
+        """UUIDs of the GPUs that its next process may use; empty: any."""
+        if workload.record.gpus or not workload.stays:
+            return tuple(workload.record.gpus)
+        gpus = sorted(self._sessions.gpus.items())
+        found = tuple(gpu.device.uuid for _, gpu in gpus if not gpu.is_drained)
+        return found if len(found) < len(gpus) else ()
 
     def _must_be_few(self, owner: processes.Peer) -> None:
         is_admin = processes.may_use(owner, os.getuid())
@@ -190,14 +198,6 @@ class Workloads:
         shutil.rmtree(workload.folder, ignore_errors=True)
         if not self.by_id and self._on_empty:
             self._on_empty()
-
-    def check_gang(self, gang: Gang, uid: int) -> None:
-        """Raise InvalidGang if no other program of this user can join a gang."""
-        own = [w for w in self.by_id.values() if w.record.gang and w.record.gang.name == gang.name]
-        if any(w.record.uid != uid for w in own):
-            raise InvalidGang(f"gang {gang.name} is another user's", "another --gang")
-        size = max((w.record.gang.size for w in own if w.record.gang), default=0)
-        gang.check_beside(size, sum(len(w.clients) for w in own))
 
     def adopt(self, record: Record) -> RunningWorkload:
         """A workload of the last agent: its processes find their socket where it was."""
@@ -321,7 +321,7 @@ class Workloads:
                 name=workload.record.name,
                 gang=workload.record.gang,
                 owner=workload.record.uid,
-                gpus=frozenset(map(uuid_bytes, workload.record.gpus)),
+                gpus=frozenset(map(uuid_bytes, self._open_to(workload))),
                 labels=workload.record.labels,
                 is_admin=is_admin,
                 cards=lambda: self._cards_of(workload),

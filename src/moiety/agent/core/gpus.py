@@ -36,6 +36,8 @@ class ManagedGpu:
     budget: GpuBudget
     lost: str = ""
     """Why the GPU is gone; empty while it works."""
+    is_drained: bool = False
+    """True while it gets no new workloads."""
     errors: dict[int, float] = field(default_factory=dict)
     """By XID: when the driver last reported it, in seconds on the loop's clock."""
     contexts: dict[int, MeasuredContext] = field(default_factory=dict)

@@ -37,6 +37,12 @@ REASONS: Final = {
         "the configuration has a mistake; the agent keeps its old settings",
         "correct the setting that the message names, then `moiety agent reload`",
     ),
+    "GpuDrained": EventReason(
+        NORMAL,
+        "an administrator drained a GPU: it gets no new programs",
+        "`moiety gpu resume` gives it back",
+    ),
+    "GpuResumed": EventReason(NORMAL, "a GPU that was drained gets new programs again"),
     "ShareChanged": EventReason(NORMAL, "`moiety set` changed the share of a program"),
     "Joined": EventReason(NORMAL, "a process shares the GPUs from now on"),
     "Left": EventReason(NORMAL, "a process no longer shares the GPUs, and why"),

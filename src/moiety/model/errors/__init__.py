@@ -32,7 +32,8 @@
     │   ├── NoDriver                             69
     │   ├── DriverTooOld                         69
     │   ├── NoGpu                                69
-    │   └── GpuOwned                             75   by another agent
+    │   ├── GpuOwned                             75   by another agent
+    │   └── GpusDrained                          75   they get no new programs
     ├── AgentError
     │   ├── NoAgent                              69   no agent runs in this directory
     │   ├── AgentNotYours                        77
@@ -126,7 +127,7 @@ from moiety.model.errors.files import (
     TraceInvalid,
     TraceMissing,
 )
-from moiety.model.errors.gpus import DriverTooOld, GpuError, GpuOwned, NoDriver, NoGpu
+from moiety.model.errors.gpus import DriverTooOld, GpuError, GpuOwned, GpusDrained, NoDriver, NoGpu
 from moiety.model.errors.installation import (
     ArraysMissing,
     InstallationError,
@@ -192,6 +193,7 @@ __all__ = [
     "FileNotWritable",
     "GpuError",
     "GpuOwned",
+    "GpusDrained",
     "ImageUnfit",
     "InstallationError",
     "InternalError",

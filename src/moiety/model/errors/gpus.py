@@ -60,3 +60,18 @@ class GpuOwned(GpuError):
             "use that agent (MOIETY_AGENT=system, or MOIETY_DIR=its directory), end it "
             "(`moiety agent stop` by its user, or kill), or name the other GPUs with --gpus",
         )
+
+
+class GpusDrained(GpuError):
+    """An administrator keeps GPUs out of choice, and too few others would do."""
+
+    exit_code = ExitCode.TEMPORARY
+
+    def __init__(self, gpus: Sequence[int]) -> None:
+        named = ", ".join(map(str, gpus))
+        are = f"GPUs {named} are drained: they get" if len(gpus) > 1 else ""
+        resume = f"moiety gpu resume {' '.join(map(str, gpus))}"
+        super().__init__(
+            f"{are or f'GPU {named} is drained: it gets'} no new programs",
+            f"other GPUs, later, or as an administrator `{resume}`",
+        )
