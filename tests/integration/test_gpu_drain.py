@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,13 @@ from moiety.testing.node import Node, finish, kill
 MakeNode = Callable[[str], Node]
 GPU = "2xA100-80:memory=96MiB,link=8GB/s,residue=2MiB"
 MIB = 1 << 20
+SEES = """
+import ctypes
+cuda, uuid = ctypes.CDLL("libcuda.so.1"), (ctypes.c_uint8 * 16)()
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetUuid(uuid, 0) == 0
+print(bytes(uuid).hex())
+"""
+"""Prints the UUID of the first GPU that it sees."""
 
 
 def test_a_drained_gpu_is_left_to_the_programs_on_it(
@@ -47,3 +55,19 @@ def test_a_drained_gpu_is_left_to_the_programs_on_it(
     assert node.cli("run", "--gpu-index", "1", "--", "true").returncode == 0
     running.terminate()
     finish(running)
+
+
+def test_a_program_that_has_not_looked_at_its_gpu_moves_off_a_drained_one(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    go = tmp_path / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.1; done; exec {sys.executable} -c '{SEES}'"
+    process = node.run(["/bin/sh", "-c", waits])
+    node.until(lambda: bool(node.json("gpu", "ls")[0]["users"]), "GPU 0 is kept for it")
+    assert node.cli("gpu", "drain", "0").returncode == 0
+    go.touch()
+    code, out, err = finish(process)
+    uuid = node.json("status")["gpus"][1]["uuid"]
+    assert (code, out) == (0, uuid.removeprefix("GPU-").replace("-", "") + "\n"), err

@@ -198,7 +198,8 @@ class Service:
             workloads=workloads,
             limits=enforcer,
         )
-        cards = Cards(parts.runtime, parts.gpus, clients, parts.arbiter, workloads)
+        cards = Cards(parts.runtime, parts.gpus, clients, parts.arbiter, workloads.by_id)
+        workloads.choose_again = cards.choose_again
         reports = Reports(
             parts.runtime,
             arbiter=parts.arbiter,

@@ -6,11 +6,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from moiety.agent.control import cards as module
 from moiety.agent.control import protocol
 from moiety.agent.control.cards import NEW_S, Cards
+from moiety.agent.control.records import Record
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.devices.budget import GpuBudget
@@ -44,8 +46,8 @@ class Machine:
         self.arbiter = Arbiter(specs, Settings(arena_bytes=0))
         runtime: Any = SimpleNamespace(now=lambda: self.now_s)
         self.workloads = SimpleNamespace(by_id={})
-        workloads: Any = self.workloads
-        self.cards = Cards(runtime, self.gpus, self.clients, self.arbiter, workloads)
+        known: Any = self.workloads.by_id
+        self.cards = Cards(runtime, self.gpus, self.clients, self.arbiter, known)
 
     def run(
         self, share: Share | None = None, request: CardRequest = ANY, **measured: float
@@ -55,7 +57,7 @@ class Machine:
         found = self.cards.choose(request, share or Share(), usages)
         share = self.cards.share_on(found, request, share or Share())
         uuids = [self.gpus[at].device.uuid for at in found]
-        record = SimpleNamespace(share=share, gpus=[], chosen=uuids, uid=1)
+        record = Record("w", 1, 1, 1, "p", [], "/", share, chosen=uuids, request=request)
         self.workloads.by_id[str(len(self.workloads.by_id))] = SimpleNamespace(
             record=record,
             cards=uuids,
@@ -202,3 +204,56 @@ def test_sixteen_unequal_programs_of_four_users_find_their_cards() -> None:
         parts = [part for part, on in zip(wanted, found, strict=True) if on == card]
         assert len(parts) == 2
         assert sum(part or 0 for part in parts) <= 1
+
+
+def again(machine: Machine, number: int) -> list[str]:
+    """The cards of a workload when it looks at them."""
+    found: list[str] = machine.cards.choose_again(machine.workloads.by_id[str(number)]).chosen
+    return found
+
+
+def test_a_program_that_has_not_looked_moves_to_a_card_that_became_free() -> None:
+    machine = Machine("A100", "A100")
+    assert [machine.run(), machine.run(), machine.run()] == [[0], [1], [0]]
+    assert again(machine, 2) == ["GPU-0"], "no card is free"
+    machine.workloads.by_id["1"].is_alive = False
+    assert again(machine, 2) == ["GPU-1"]
+    assert again(machine, 0) == ["GPU-1"], "whichever looks first"
+    machine.clients[5] = SimpleNamespace(gpus={0}, unspoken=set())
+    machine.workloads.by_id["2"].clients.add(5)
+    assert again(machine, 2) == ["GPU-0"], "it has a context there"
+
+
+def test_a_program_that_is_alone_on_its_card_stays() -> None:
+    machine = Machine()
+    assert machine.run() == [0]
+    assert again(machine, 0) == ["GPU-0"]
+
+
+def test_a_program_that_has_not_looked_leaves_a_drained_card() -> None:
+    machine = Machine("A100", "A100", "T4")
+    machine.run(), machine.run(request=CardRequest(model="A100"))
+    machine.gpus[1].is_drained = True
+    assert again(machine, 1) == ["GPU-0"], "within what was asked for"
+    machine.gpus[0].is_drained = True
+    assert again(machine, 1) == ["GPU-1"], "no other would do"
+
+
+def test_a_program_moves_among_the_cards_of_its_user_only() -> None:
+    machine = Machine("A100", "A100", "A100")
+    machine.run(), machine.run(), machine.run(request=CardRequest(named=("0",)))
+    machine.workloads.by_id["2"].is_alive = False
+    workload = machine.workloads.by_id["0"]
+    workload.record = msgspec.structs.replace(workload.record, gpus=["GPU-0", "GPU-1"])
+    machine.gpus[0].is_drained = True
+    assert again(machine, 0) == ["GPU-1"], "GPU 2 is free, and not its user's"
+
+
+def test_an_exclusive_share_is_of_the_card_to_which_it_moves() -> None:
+    machine = Machine("A100", "T4")
+    machine.gpus[1].budget = GpuBudget(16 * GIB, 0, 0, 16 * GIB, 0)
+    machine.run(request=CardRequest(exclusive=True))
+    (workload,) = machine.workloads.by_id.values()
+    machine.gpus[0].is_drained = True
+    moved = machine.cards.choose_again(workload)
+    assert (moved.chosen, moved.share.memory_bytes) == (["GPU-1"], 16 * GIB)

@@ -106,8 +106,7 @@ def test_the_list_names_the_programs_that_a_user_may_see() -> None:
     drain = drain_of(machine)
     machine.run(Share(gpu=0.25, memory_bytes=GIB))
     (workload,) = machine.workloads.by_id.values()
-    record = workload.record
-    record.id, record.name, record.program = "w", None, "train.py"
+    workload.record = msgspec.structs.replace(workload.record, program="train.py")
     workload.clients.add(7)
     machine.clients[7] = client = SimpleNamespace(pid=70, gpus=set(), unspoken=set())
     client.gpus.add(0)

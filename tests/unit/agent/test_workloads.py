@@ -34,6 +34,7 @@ class Agent:
             _sessions=SimpleNamespace(gpus=gpus),
             _clients={1: self.client},
             rewrite=self._rewrite,
+            choose_again=lambda workload: workload.record,
         )
 
     def _rewrite(self, workload: RunningWorkload, record: Record) -> None:
@@ -76,10 +77,19 @@ def test_an_instance_of_a_gpu_is_named_as_it_is(tmp_path: Path) -> None:
 def test_a_share_for_containers_gives_its_next_process_no_drained_gpu(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     workload, gpus = agent.workload, agent.it._sessions.gpus
-    assert Workloads._open_to(agent.it, workload) == ()
+    assert workload.open_to(gpus) == ()
     gpus[1].is_drained = True
-    assert Workloads._open_to(agent.it, workload) == (), "a program that was run has all"
+    assert workload.open_to(gpus) == (), "a program that was run has all"
     workload.record = msgspec.structs.replace(workload.record, container="half")
-    assert Workloads._open_to(agent.it, workload) == (UUIDS[0], UUIDS[2])
+    assert workload.open_to(gpus) == (UUIDS[0], UUIDS[2])
     workload.record = msgspec.structs.replace(workload.record, gpus=[UUIDS[1]])
-    assert Workloads._open_to(agent.it, workload) == (UUIDS[1],), "it has no other"
+    assert workload.open_to(gpus) == (UUIDS[1],), "it has no other"
+
+
+def test_the_choice_is_made_again_when_the_program_looks(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, UUIDS[1])
+    better = msgspec.structs.replace(agent.workload.record, chosen=[UUIDS[2]])
+    agent.it.choose_again = lambda _: better
+    assert Workloads.settle(agent.it, "w") == (UUIDS[2],)
+    agent.it.choose_again = None  # from now on it is final
+    assert Workloads.settle(agent.it, "w") == (UUIDS[2],)

@@ -16,9 +16,9 @@ import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.promises import coming, promised
+from moiety.agent.control.records import Record
 from moiety.agent.control.rows import CardName
 from moiety.agent.control.running_workload import RunningWorkload
-from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.core.runtime import Runtime
@@ -29,6 +29,7 @@ from moiety.model.errors import (
     BadArgument,
     GpusDrained,
     LimitAboveCapacity,
+    MoietyError,
     NotAllowed,
     ShareTaken,
 )
@@ -63,13 +64,14 @@ class Cards:
         gpus: Gpus,
         clients: Mapping[int, Client],
         arbiter: Arbiter,
-        workloads: Workloads,
+        known: Mapping[str, RunningWorkload],
     ) -> None:
+        """`known` are the workloads of the agent, by id."""
         self._runtime = runtime
         self._gpus = gpus
         self._clients = clients
         self._arbiter = arbiter
-        self._workloads = workloads
+        self._known = known
 
     def choose(
         self,
@@ -96,6 +98,34 @@ class Cards:
             free = [index for index in fitting if not self.on(index)]
             fitting = free if len(free) >= count else fitting
         return self._best(fitting, count, usages or {})
+
+    def choose_again(self, workload: RunningWorkload) -> Record:
+        """The record of a workload whose programs have not looked at their cards yet.
+
+        It is moved where one of its cards is drained or lost, and where it shares a card although
+        its request can be kept by cards that no workload is on.
+        """
+        record = workload.record
+        uuids = {gpu.device.uuid: index for index, gpu in self._gpus.items()}
+        kept = [uuids[uuid] for uuid in record.chosen if uuid in uuids]
+        used = [self._clients[n] for n in workload.clients if n in self._clients]
+        if record.request is None or any(client.gpus or client.unspoken for client in used):
+            return record
+        must_leave = any(self._gpus[i].is_drained or self._gpus[i].lost for i in kept)
+        known = {key: other for key, other in self._known.items() if other is not workload}
+        others = Cards(self._runtime, self._gpus, self._clients, self._arbiter, known)
+        if not must_leave and not any(others.on(index) for index in kept):
+            return record
+        only = [uuids[uuid] for uuid in record.gpus if uuid in uuids] or None
+        try:
+            found = others.choose(record.request, record.share, only=only)
+        except MoietyError:  # no others would do, so it stays
+            return record
+        if not must_leave and any(others.on(index) for index in found):
+            return record
+        share = others.share_on(found, record.request, record.share)
+        chosen = [card.uuid for card in self.names(found)]
+        return msgspec.structs.replace(record, chosen=chosen, share=share)
 
     @property
     def are_several(self) -> bool:
@@ -136,7 +166,7 @@ class Cards:
 
     def _must_be_open(self, asked: protocol.CreateContainer, only: Sequence[int] | None) -> None:
         """Raise GpusDrained if a share for containers can have drained cards only, or names one."""
-        own = self._workloads.by_id.get(asked.name)
+        own = self._known.get(asked.name)
         if own is not None and own.record.gpus == asked.gpus:
             return
         had = own.record.gpus if own else ()
@@ -209,7 +239,7 @@ class Cards:
             wanted = self.share_on([index], request, share)
             no = None
             if wanted.gpu is not None or wanted.memory_bytes:
-                others = coming(self._workloads.by_id.values(), self._clients, self._gpus, index)
+                others = coming(self._known.values(), self._clients, self._gpus, index)
                 no = self._arbiter.refuse_share(index, wanted, promised(others))
             if no is None:
                 fitting.append(index)
@@ -234,7 +264,7 @@ class Cards:
         """The workloads that are on a card, or will be."""
         uuid = self._gpus[index].device.uuid
         found = []
-        for workload in self._workloads.by_id.values():
+        for workload in self._known.values():
             if not (workload.is_alive or workload.stays):
                 continue
             clients = [self._clients[n] for n in workload.clients if n in self._clients]
@@ -262,7 +292,7 @@ class Cards:
         time_left = (1.0 - guaranteed) / (equal + 1)
         budget = self._gpus[index].budget
         view = next(view for view in self._arbiter.gpus() if view.gpu == index)
-        others = coming(self._workloads.by_id.values(), self._clients, self._gpus, index)
+        others = coming(self._known.values(), self._clients, self._gpus, index)
         free = budget.capacity_bytes - view.allocated_bytes - promised(others).memory_bytes
         if usage is not None:
             free = min(free, budget.total_bytes - usage.used_bytes)

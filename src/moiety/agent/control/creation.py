@@ -64,6 +64,7 @@ class Creation:
             gang=gang,
             cards=uuids,
             only=allowed,
+            request=asked.cards,
         )
         self.runtime.log.info(
             "create_workload",

@@ -14,6 +14,7 @@ import msgspec
 from moiety.agent.core.proofs import Held
 from moiety.agent.system import container_files, processes
 from moiety.agent.system.paths import Directory
+from moiety.model.cards import CardRequest
 from moiety.model.gang import Gang
 from moiety.model.share import NOTHING_ASKED, Share
 
@@ -47,6 +48,8 @@ class Record(msgspec.Struct, frozen=True):
     """UUIDs of the GPUs that it is a share of; empty: any."""
     chosen: list[str] = []
     """UUIDs of the GPUs that the agent keeps for it until its program has looked at its GPUs."""
+    request: CardRequest | None = None
+    """The request from which `chosen` was chosen; None: `chosen` cannot be chosen anew."""
     pods: list[str] = []
     """UIDs of the pods whose processes may use it; empty: all that see its socket."""
     labels: dict[str, str] = {}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from moiety.agent.control.records import Record, socket_in
+from moiety.agent.core.gpus import Gpus
 from moiety.agent.system import processes
 from moiety.model.share import Share
 
@@ -48,6 +49,16 @@ class RunningWorkload:
         only = self.record.gpus
         parts = [uuid for uuid in only if uuid not in whole]
         return (*(uuid for uuid in whole if not only or uuid in only), *parts)
+
+    def open_to(self, gpus: Gpus) -> tuple[str, ...]:
+        """UUIDs of the GPUs that its next process may use; empty: any.
+
+        A share for containers that is of no GPU in particular avoids drained ones.
+        """
+        if self.record.gpus or not self.stays:
+            return tuple(self.record.gpus)
+        found = tuple(gpu.device.uuid for _, gpu in sorted(gpus.items()) if not gpu.is_drained)
+        return found if len(found) < len(gpus) else ()
 
     @property
     def is_alive(self) -> bool:

@@ -39,6 +39,7 @@ from moiety.agent.system.peer_socket import PeerSocket
 from moiety.agent.system.users import USERS, User
 from moiety.arbiter import events as ev
 from moiety.devices.interface import uuid_bytes
+from moiety.model.cards import CardRequest
 from moiety.model.errors import TooMany
 from moiety.model.gang import Gang
 from moiety.model.share import Share
@@ -72,6 +73,8 @@ class Workloads:
         self.by_id: dict[str, RunningWorkload] = {}
         self.effective: Callable[[RunningWorkload], Share] = as_promised
         """Returns the share that a workload has beside the others of its user."""
+        self.choose_again: Callable[[RunningWorkload], Record] = lambda workload: workload.record
+        """Returns the record of a workload with the GPUs that are best for it now."""
         self.on_owner: list[Callable[[int], None]] = []
         """Called when the workloads of a user change."""
         self._records = ClientRecords(
@@ -97,11 +100,12 @@ class Workloads:
         gang: Gang | None = None,
         cards: Sequence[str] = (),
         only: Sequence[str] = (),
+        request: CardRequest | None = None,
     ) -> RunningWorkload:
         """A workload whose first process is `peer`; raises ProcessLookupError if that is dead.
 
-        `cards` are the UUIDs of GPUs that are kept for it, `only` those of all that it may use;
-        empty: any.
+        `cards` are the UUIDs of GPUs that are kept for it by this `request`, `only` those of all
+        that it may use; empty: any.
         """
         self._must_be_few(peer)
         started = processes.start_time(peer.pid)
@@ -124,6 +128,7 @@ class Workloads:
             gang=gang,
             gpus=list(only),
             chosen=list(cards),
+            request=request,
         )
         folder = f"{self._directory.workloads}/{identity}"
         check_socket_path(self._directory, f"{folder}/{SOCKET}")
@@ -149,6 +154,7 @@ class Workloads:
         if workload is None:
             return tuple(whole)
         if workload.record.chosen:
+            workload.record = self.choose_again(workload)
             self.rewrite(workload, workload.settled())
             may_use = frozenset(map(uuid_bytes, workload.record.gpus))
             for number in workload.clients & self._clients.keys():
@@ -158,15 +164,7 @@ class Workloads:
     def _cards_of(self, workload: RunningWorkload) -> tuple[str, ...]:
         """UUIDs of the GPUs that its programs see; empty: all, with the numbers they always had."""
         found = self.settle(workload.record.id)
-        return found if workload.record.gpus else self._open_to(workload)
-
-    def _open_to(self, workload: RunningWorkload) -> tuple[str, ...]:
-        """UUIDs of the GPUs that its next process may use; empty: any."""
-        if workload.record.gpus or not workload.stays:
-            return tuple(workload.record.gpus)
-        gpus = sorted(self._sessions.gpus.items())
-        found = tuple(gpu.device.uuid for _, gpu in gpus if not gpu.is_drained)
-        return found if len(found) < len(gpus) else ()
+        return found if workload.record.gpus else workload.open_to(self._sessions.gpus)
 
     def _must_be_few(self, owner: processes.Peer) -> None:
         is_admin = processes.may_use(owner, os.getuid())
@@ -321,7 +319,7 @@ class Workloads:
                 name=workload.record.name,
                 gang=workload.record.gang,
                 owner=workload.record.uid,
-                gpus=frozenset(map(uuid_bytes, self._open_to(workload))),
+                gpus=frozenset(map(uuid_bytes, workload.open_to(self._sessions.gpus))),
                 labels=workload.record.labels,
                 is_admin=is_admin,
                 cards=lambda: self._cards_of(workload),
