@@ -23,7 +23,7 @@ from moiety.model.errors import ProtocolError
 from moiety.model.share import NOTHING_ASKED, Share
 from moiety.testing.waiting import until
 from moiety.wire.codec import decode
-from moiety.wire.layout import NO_GPU, ShareFlag, Type
+from moiety.wire.layout import GPU_LIST_BYTES, NO_GPU, ShareFlag, Type
 from moiety.wire.message import Message
 from moiety.wire.messages import (
     MESSAGES,
@@ -210,6 +210,9 @@ class Lies:
         dice = self.dice
         if name == "uuid":
             return dice.choice([*self.world.uuids, *self.world.uuids, bytes(16)])
+        if name == "uuids":
+            named = [dice.choice([*self.world.uuids, bytes(16)]) for _ in range(3)]
+            return b"".join(named).ljust(GPU_LIST_BYTES, b"\0")
         if name == "token":
             return bytes([dice.randrange(3)]) * 32
         if name in ("program", "reason", "name", "text", "call"):
