@@ -90,7 +90,10 @@ class Invariants(RuleBasedStateMachine):
                 is_split = any(v.state == "draining" and v.tenant not in revoked for v in gang)
                 rivals = [r for v in gang for r in self.rivals(v.tenant, undrainable=True)]
                 attaches = any(self.node.tenants[v.tenant].attaching for v in gang)
-                if not (is_limited or is_split or rivals or attaches):
+                gpus = {gpu for member in gang for gpu in member.gpus}
+                beside = [v for v in views if v.gpus.keys() & gpus]
+                is_uneven = any(v.share.is_timed or v.gang for v in beside)
+                if not (is_limited or is_split or rivals or attaches or is_uneven):
                     assert (waiting | served) - {instruction.tenant}
             if self.unsettled is not None:
                 assert isinstance(instruction, do.Admitted)
@@ -108,15 +111,21 @@ class Invariants(RuleBasedStateMachine):
             and self.node.tenants[other.tenant].is_open
             and own.gpus.keys() & other.gpus.keys()
             and (
-                own.share.is_timed
-                or other.share.is_timed
-                or own.share.latency != other.share.latency
+                own.share.latency != other.share.latency
+                or (
+                    (own.share.is_timed or other.share.is_timed)
+                    and any(self.is_crowded(gpu) for gpu in own.gpus.keys() & other.gpus.keys())
+                )
             )
         ]
 
+    def is_crowded(self, gpu: int) -> bool:
+        """Whether those that want a GPU's time do not fit together, as it was last decided."""
+        return gpu in self.node.arbiter._context.fair_share.crowded
+
     @invariant()
     def rivals_never_hold_together(self) -> None:
-        """Whoever was promised a part of the time does not share it, and who goes first neither."""
+        """Who goes first has the GPU alone; promises need turns where not all fit."""
         if self.unsettled is None:
             for tenant in self.node.tenants.values():
                 if tenant.is_open:

@@ -188,11 +188,15 @@ class Arbiter:
         self._early.check()
 
     def _look_at_classes(self) -> None:
-        """Have the next round no later than the budget of a class is used up, or counts again."""
+        """Have the next round by the time that a class budget changes, or who sits out."""
         context = self._context
-        change_s = context.fair_share.class_budgets.next_change_s(context.now_s)
-        if change_s is not None and (self._deadline_s is None or change_s < self._deadline_s):
-            self._deadline_s = change_s
+        fair_share = context.fair_share
+        for change_s in (
+            fair_share.class_budgets.next_change_s(context.now_s),
+            fair_share.next_change_s() if fair_share.uneven else None,
+        ):
+            if change_s is not None and (self._deadline_s is None or change_s < self._deadline_s):
+                self._deadline_s = change_s
 
     def _take(self) -> Iterator[do.Instruction]:
         """Decided instructions that were not yielded; state changes come before all but leases."""

@@ -50,6 +50,11 @@ class Settings:
     """How long a holder is silent before it counts as idle, if data would have to move."""
     idle_free_s: float = 0.001
     """The same if no data would have to move."""
+    idle_beside_s: float = 0.005
+    """The same beside others that hold too, where parts are not equal or limited."""
+    window_min_s: float = 0.025
+    """A tenant that fits beside others sits out once it is ahead of its part by this GPU time, or
+    by five hand-offs: so hand-offs cost at most a twentieth."""
     queue_shared_s: float = 0.002
     """The most unfinished work of a holder that is not alone on its GPUs."""
     queue_waited_s: float = 0.0001

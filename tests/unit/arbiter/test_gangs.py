@@ -51,8 +51,8 @@ def test_one_wish_brings_all_and_one_revoke_takes_all() -> None:
 
 def test_a_gang_waits_for_those_it_must_not_hold_beside_on_each_of_its_gpus() -> None:
     n = node(2)
-    a, b = start(n, "g", {0: [1]}, {1: [1]})
-    other = n.start({1: [1]})
+    a, b = start(n, "g", {0: [1]}, {1: [6]})
+    other = n.start({1: [6]})
     n.feed(ev.ShareSet(other.number, Share(gpu=0.5)))
     pass_turns(n)
     touch(n, other)
@@ -103,7 +103,7 @@ def test_members_do_not_wait_for_each_other_whatever_they_are_promised() -> None
         n.feed(ev.ShareSet(member.number, Share(gpu=0.25)))
     touch(n, a, b)
     assert open_of(a, b) == [True, True]
-    other = n.start({0: [1]})
+    other = n.start({0: [4]})
     assert open_of(a, b, other) == [True, True, False]
     pass_turns(n)
     assert open_of(a, b, other) == [False, False, True]
@@ -148,8 +148,8 @@ def test_a_gang_is_no_more_urgent_once_its_urgent_member_has_left() -> None:
 
 def test_who_waits_for_one_of_a_gang_has_all_of_it_watched() -> None:
     n = node(2)
-    a, b = start(n, "g", {0: [4]}, {1: [2]})
-    c = n.start({1: [2]})
+    a, b = start(n, "g", {0: [4]}, {1: [6]})
+    c = n.start({1: [6]})
     n.feed(ev.ShareSet(c.number, Share(gpu=0.5)))
     touch(n, a, b)
     c.touch()

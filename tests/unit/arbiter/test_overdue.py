@@ -109,7 +109,7 @@ def test_a_fenced_one_gets_no_lease_until_it_answers(node: SimulatedNode) -> Non
 def test_who_shares_time_with_an_undrainable_one_goes_on_beside_it(node: SimulatedNode) -> None:
     holder = dependent(node, NEVER, size=30)
     rival = node.join()
-    node.feed(ev.ShareSet(rival.number, Share(gpu=0.5)))
+    node.feed(ev.ShareSet(rival.number, Share(gpu=0.9)))
     rival.attach(0, 0, 100)
     node.settle()
     rival.allocate(0, [30])

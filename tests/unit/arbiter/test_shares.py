@@ -189,13 +189,15 @@ def test_without_limits_nobody_is_interrupted_for_nobody() -> None:
         assert backlog.revokes == 0
 
 
-def test_a_share_that_is_asked_for_makes_holders_take_turns(node: SimulatedNode) -> None:
+def test_holders_that_fit_need_no_turns_for_equal_parts(node: SimulatedNode) -> None:
     first, second = node.start({0: [30]}), node.start({0: [30]})
     assert first.is_open
     assert second.is_open
     told = promise(node, second, Share(gpu=0.5))
-    assert len(revoked(told)) == 1
-    assert sum(tenant.is_open for tenant in (first, second)) == 1
+    node.tick(10.0)
+    assert revoked(told) == []
+    assert first.is_open
+    assert second.is_open
 
 
 def test_those_who_ask_nothing_hold_together_beside_one_who_asks(node: SimulatedNode) -> None:
@@ -203,9 +205,10 @@ def test_those_who_ask_nothing_hold_together_beside_one_who_asks(node: Simulated
     promise(node, asks, Share(gpu=0.5))
     others = [node.start({0: [10]}) for _ in range(3)]
     assert asks.is_open
-    node.tick(0.2)
+    assert all(tenant.is_open for tenant in others)
+    node.tick(0.5)
     node.settle()
-    assert [t.is_open for t in [asks, *others]] == [False, True, True, True]
+    assert [t.is_open for t in [asks, *others]] == [True, False, False, False]
 
 
 def test_tenants_on_other_gpus_are_left_alone(node: SimulatedNode) -> None:
@@ -218,7 +221,7 @@ def test_tenants_on_other_gpus_are_left_alone(node: SimulatedNode) -> None:
 
 
 def test_a_turn_begins_when_the_rival_has_drained(node: SimulatedNode) -> None:
-    first, second = node.start({0: [10]}), node.start({0: [10]})
+    first, second = node.start({0: [60]}), node.start({0: [60]})
     promise(node, first, Share(gpu=0.5))
     node.settle()
     waiting, holding = (first, second) if second.is_open else (second, first)

@@ -14,6 +14,7 @@ from moiety.arbiter.schedule.queue_depth import pace
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.select import refuse_outgrown, take_turns
 from moiety.arbiter.schedule.shut_out import look_after_pins
+from moiety.arbiter.schedule.side_by_side import choose_sitters, end_silences, find_crowded
 from moiety.arbiter.schedule.throttle import end_windows, mend, separate
 from moiety.arbiter.schedule.transfers import answer_requests, finish_coming, give_room
 from moiety.arbiter.schedule.victims import order_evictions
@@ -38,6 +39,8 @@ def decide(round_: Round) -> Iterator[None]:
         if round_.ledger.gangs:
             mend(round_)
         make_fit(round_)
+        if round_.fair_share.uneven or round_.fair_share.sitters:
+            choose_sitters(round_)
         if round_.has_rivals:
             separate(round_)
         if round_.has_limited:
@@ -49,6 +52,8 @@ def decide(round_: Round) -> Iterator[None]:
             answer_requests(round_)
         give_room(round_)
         granted = yield from finish_coming(round_)
+    if round_.fair_share.has_windows:
+        end_silences(round_)
     round_.watch_crowded()
     if round_.watched:
         round_.end_watches()
@@ -63,6 +68,7 @@ def begin(round_: Round) -> None:
     if round_.ledger.gangs:
         detain(round_)
     round_.balances = round_.ledger.balances()
+    find_crowded(round_)
     if round_.ledger.unasked_pins:
         look_after_pins(round_)
 

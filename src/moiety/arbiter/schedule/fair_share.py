@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.class_budget import ClassBudgets, pay_promises
@@ -34,6 +34,10 @@ _LAG_TURNS = 4
 _FADES_S = 2.0
 """After this idle time, a third of a lag is left."""
 _SAVED_TURNS = 4
+_EQUAL = 0.02
+"""Parts that differ by less than this part of them are equal."""
+_WINDOW_HANDOFFS = 5.0
+_SOONEST_S = 1e-4
 
 Members = Sequence[tuple[Tenant, float]]
 """The tenants of a class that want time on a GPU, with their parts of the time of the class."""
@@ -49,6 +53,16 @@ class FairShare:
         self.class_budgets = ClassBudgets(ledger)
         self._classes: dict[tuple[int, int], Members] = {}
         """For each GPU and rank: the tenants that want its time, with their parts."""
+        self.crowded: set[int] = set()
+        """GPUs on which the tenants that want time do not fit together (side_by_side.py)."""
+        self.sitters: dict[int, Tenant] = {}
+        """By number: the tenants that sit out."""
+        self.uneven: set[tuple[int, int]] = set()
+        """The classes whose parts are not equal."""
+        self._limited: set[tuple[int, int]] = set()
+        """The classes of several tenants in which a limit counts."""
+        self._even: set[tuple[int, int]] = set()
+        """The classes whose lags meant nothing lately, since their parts were equal."""
         self.forward_from_s: dict[int, float] = {}
         """For each GPU: from when on a starved tenant may go next (starvation.py)."""
 
@@ -85,17 +99,21 @@ class FairShare:
                 for gpu in tenant.gpus:
                     found.setdefault((gpu, tenant.usage.rank), []).append(tenant)
         before, self._classes = self._classes, {}
+        self.uneven.clear()
+        self._limited.clear()
         for key, members in found.items():
             if len(members) == 1:  # it gets all the time of its class
                 (tenant,) = members
-                tenant.gpus[key[0]].lag_s = 0.0
+                tenant.gpus[key[0]].lag_s, tenant.gpus[key[0]].part = 0.0, 1.0
                 self._classes[key] = [(tenant, 1.0)]
                 continue
             pairs = list(
                 zip(members, parts([t.share for t in members], _weights(members)), strict=True)
             )
             self._classes[key] = pairs
+            self._look_at(key, pairs)
             for tenant, part in pairs:
+                tenant.gpus[key[0]].part = part
                 whole = part  # a gang's part is that of all members, who have one turn
                 if tenant.gang is not None:
                     whole = sum(other for mate, other in pairs if mate.gang is tenant.gang)
@@ -105,6 +123,59 @@ class FairShare:
             # A promise loses nothing to tenants that come and go, if others can pay.
             unpromised = [pair for pair in stayed if not pair[0].share.gpu]
             _balance(key[0], pairs, unpromised or stayed or pairs)
+
+    def _look_at(self, key: tuple[int, int], pairs: Members) -> None:
+        """Note whether the parts of a class are equal, and whether a limit counts there."""
+        if any(tenant.share.gpu_limit < 1 for tenant, _ in pairs):
+            self._limited.add(key)
+        if all(abs(part * len(pairs) - 1.0) <= _EQUAL for _, part in pairs):
+            self._even.add(key)
+            return
+        self.uneven.add(key)
+        if key in self._even and key[0] not in self.crowded:
+            self._even.discard(key)
+            window_s = self.window_s()
+            for tenant, _ in pairs:
+                on = tenant.gpus[key[0]]
+                on.lag_s = min(window_s, max(-window_s, on.lag_s))
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether a class has unequal parts, or a limit, so that tenants may sit out or pause."""
+        return bool(self.uneven or self._limited)
+
+    def window_s(self) -> float:
+        """The GPU time by which a tenant that sits out is ahead at first."""
+        return max(self._quantum.settings.window_min_s, _WINDOW_HANDOFFS * self._quantum.message_s)
+
+    def side_by_side(self, *, limited: bool = False) -> Iterator[tuple[tuple[int, int], Members]]:
+        """The classes with unequal parts on GPUs on which all fit; `limited`: those with limits."""
+        for key in self.uneven | self._limited if limited else self.uneven:
+            if key[0] not in self.crowded:
+                yield key, self._classes[key]
+
+    def forget_turns(self, gpus: set[int]) -> None:
+        """Bound the lags on GPUs where tenants took turns, and fit from now on."""
+        for key in self._classes:
+            if key[0] in gpus:
+                self._even.add(key)
+                self._ledger.parts_changed = True
+
+    def next_change_s(self) -> float | None:
+        """When a tenant has to sit out, or may come back, if nothing happens; None: never."""
+        first_s: float | None = None
+        window_s = self.window_s()
+        for (gpu, _), members in self.side_by_side():
+            whole = sum(tenant.gpus[gpu].rate for tenant, _ in members)
+            for tenant, part in members:
+                if tenant.gang is not None or len(tenant.gpus) > 1:
+                    after_s = window_s / 2 if whole else None
+                else:
+                    on = tenant.gpus[gpu]
+                    after_s = _until_s(tenant, part * whole - on.rate, window_s)
+                if after_s is not None and (first_s is None or after_s < first_s):
+                    first_s = after_s
+        return None if first_s is None else self._now_s + max(_SOONEST_S, first_s)
 
     def round_s(self, tenant: Tenant) -> float:
         """The cost of one hand-off to each tenant of its class.
@@ -266,6 +337,16 @@ def _balance(gpu: int, members: Members, paying: Members) -> None:
     whole = sum(part for _, part in paying)
     for tenant, part in paying:
         tenant.gpus[gpu].lag_s -= over_s * part / whole
+
+
+def _until_s(tenant: Tenant, pace: float, window_s: float) -> float | None:
+    """After what time a lag that changes by `pace` makes a tenant sit out, or come back."""
+    if tenant.usage.sits_out:
+        return -tenant.lag_s / pace if pace > 0 else None
+    left_s = tenant.lag_s + window_s
+    if pace >= 0 or left_s <= EXACT_S or not tenant.holds:
+        return None  # who is ahead already and holds has no other to sit out for
+    return left_s / -pace
 
 
 def _weights(members: Sequence[Tenant]) -> list[float]:

@@ -35,7 +35,8 @@ class Quantum:
         self._link_bytes_per_s = settings.link_bytes_per_s
         self._costs_s: deque[float] = deque(maxlen=_COSTS)
         """Costs of the last hand-offs for which no memory moved."""
-        self._message_s = 0.0
+        self.message_s = 0.0
+        """The median cost of a hand-off for which no memory moves."""
 
     def moved(self, tenants: Sequence[Tenant], took_s: Sequence[float]) -> None:
         """Record that these tenants became resident together, and how long each hand-off took."""
@@ -63,7 +64,7 @@ class Quantum:
             tenant.lease.costs_s.append(cost_s)
         else:
             self._costs_s.append(cost_s)
-            self._message_s = statistics.median_low(self._costs_s)
+            self.message_s = statistics.median_low(self._costs_s)
             if tenant.lease.costs_s:
                 tenant.lease.costs_s.popleft()
         tenant.lease.cost_s = (
@@ -76,7 +77,7 @@ class Quantum:
         It is the median because a hand-off on a busy machine says nothing about the next. A
         hand-off that moves no memory costs only messages, the same for all tenants.
         """
-        return tenant.lease.cost_s or self._message_s
+        return tenant.lease.cost_s or self.message_s
 
     def turn_s(self, tenant: Tenant) -> float:
         """How long it holds, if it is not idle before: the quantum set for it, or a round's part.

@@ -87,6 +87,25 @@ class Round:
             self.has_rivals or self.coming or self.draining or self.ledger.queue
         ) and not any(tenant.requests for tenant in self.asking)
 
+    def are_rivals(self, one: Tenant, other: Tenant) -> bool:
+        """Whether two tenants must take turns even if both fit.
+
+        That is so if their classes differ and one is of the latency class, or was promised a part
+        of the time: work that the other has submitted would be in its way. Within a class, promises
+        need turns only where not all tenants fit (side_by_side.py).
+        """
+        return (
+            must_alternate(one, other)
+            and one is not other
+            and not are_mates(one, other)
+            and not one.gpus.keys().isdisjoint(other.gpus.keys())
+            and (
+                one.usage.rank != other.usage.rank
+                or one.share.latency != other.share.latency
+                or not self.fair_share.crowded.isdisjoint(one.gpus.keys() & other.gpus.keys())
+            )
+        )
+
     def misses(self, tenant: Tenant) -> bool:
         """Whether bytes have to be restored before a tenant can hold a lease."""
         return any(tenant.missing_bytes(gpu) for gpu in tenant.gpus)
@@ -127,13 +146,13 @@ class Round:
         if not self.has_rivals:
             return []
         others = self.holding + self.coming
-        return [o for o in others if any(are_rivals(o, mate) for mate in mates(tenant))]
+        return [o for o in others if any(self.are_rivals(o, mate) for mate in mates(tenant))]
 
     def drains_for(self, tenant: Tenant) -> list[Tenant]:
         """The rivals whose last work is still finishing."""
         if not self.has_rivals:
             return []
-        return [o for o in self.draining if are_rivals(o, tenant) and not o.drain.silent]
+        return [o for o in self.draining if self.are_rivals(o, tenant) and not o.drain.silent]
 
     def gives(self, holder: Tenant, gpu: int) -> int:
         """Bytes for which there is room once a holder and its gang leave."""
@@ -333,20 +352,6 @@ def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
     waits for more memory does not fall behind meanwhile.
     """
     return (holder.usage.timed or waiting.usage.timed) and not waiting.holds
-
-
-def are_rivals(one: Tenant, other: Tenant) -> bool:
-    """Whether two tenants must take turns even if both fit.
-
-    That is so if one was promised a part of the time, or is of the latency class: work that the
-    other has submitted would be in its way.
-    """
-    return (
-        must_alternate(one, other)
-        and one is not other
-        and not are_mates(one, other)
-        and not one.gpus.keys().isdisjoint(other.gpus.keys())
-    )
 
 
 def must_alternate(one: Tenant, other: Tenant) -> bool:

@@ -10,6 +10,7 @@ from moiety.arbiter.schedule.explain import why_apart, why_never
 from moiety.arbiter.schedule.fair_share import EXACT_S
 from moiety.arbiter.schedule.preempt import revoke_for
 from moiety.arbiter.schedule.round import Round, movable_bytes
+from moiety.arbiter.schedule.side_by_side import wait_for_others
 from moiety.arbiter.schedule.starvation import bring_forward, find_overdue
 from moiety.arbiter.schedule.throttle import wait_for_window
 from moiety.arbiter.state.gang import firsts, gpus_of, mates
@@ -61,6 +62,9 @@ def take_turns(round_: Round) -> Iterator[None]:
                 continue
         if tenant.state is State.QUEUED and any(m.usage.paused and m.gpus for m in mates(tenant)):
             wait_for_window(round_, tenant)
+            continue
+        if tenant.usage.sits_out and tenant.state is State.QUEUED:
+            wait_for_others(tenant)
             continue
         if ahead and not round_.fits(tenant) and _is_plainly_behind(round_, tenant, ahead):
             tenant.blocked_by = _BEHIND

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moiety.arbiter.schedule.round import Round, are_rivals
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
@@ -29,7 +29,7 @@ def separate(round_: Round) -> None:
         )
     )
     for tenant in together:
-        if not any(are_rivals(tenant, other) for other in staying):
+        if not any(round_.are_rivals(tenant, other) for other in staying):
             staying.append(tenant)
         elif tenant.holds:
             round_.revoke(tenant)

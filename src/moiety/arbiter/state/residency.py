@@ -94,6 +94,8 @@ class Residency:
     """What the sums of the GPU hold for this entry; see `Balance`."""
     rate: float = 0.0
     """The part of the GPU's time that it was charged last."""
+    part: float = 1.0
+    """Its part of the time of this GPU that its class receives."""
     lag_s: float = 0.0
     """How far it is behind the time of this GPU that it was due; negative: ahead."""
 

@@ -20,7 +20,7 @@ class TenantUsage:
     watched_s: float = 0.0
     """The length of the silence that it is asked to report; 0: none."""
     timed: bool = False
-    """It cannot hold a GPU together with others."""
+    """It was promised a part of the time, or is limited to one."""
     class_rank: int = NOTHING_ASKED.rank
     """The rank of its share, or the highest of its gang."""
     rank: int = NOTHING_ASKED.rank
@@ -36,3 +36,5 @@ class TenantUsage:
     """GPU time that it may use at once, if it has a limit."""
     paused: bool = False
     """Its limit is used up."""
+    sits_out: bool = False
+    """It is ahead of its part, and others that it fits beside catch up (side_by_side.py)."""
