@@ -120,8 +120,15 @@ class Invariants(RuleBasedStateMachine):
         ]
 
     def is_crowded(self, gpu: int) -> bool:
-        """Whether those that want a GPU's time do not fit together, as it was last decided."""
-        return gpu in self.node.arbiter._context.fair_share.crowded
+        """Whether what the tenants that want a GPU's time allocated there does not fit together."""
+        idle = {view.tenant for view in self.node.arbiter.tenants() if view.state == "idle"}
+        wanted = sum(
+            block.bytes
+            for tenant in self.node.tenants.values()
+            for block in tenant.blocks
+            if block.gpu == gpu and block.admitted and (block.pinned or tenant.number not in idle)
+        )
+        return wanted > CAPACITY
 
     @invariant()
     def rivals_never_hold_together(self) -> None:

@@ -286,7 +286,10 @@ class Day:
             assert is_fenced or "do not fit into" in view.reason, (process.__dict__, views)
 
     def check_limits(self) -> None:
-        """Whoever may have a part of the time has no more of it, however much all of them want."""
+        """Whoever may have a part of the time has no more of it, however much all of them want.
+
+        Those with a lease on a GPU divide its time equally.
+        """
         world = self.world
         shares = world.shares
         there = [process for process in world.processes.values() if process.contexts]
@@ -300,7 +303,7 @@ class Day:
             world.check()
             if step >= BUSY_STEPS // 4:  # what was saved up before is used up
                 for process in limited:
-                    limited[process] += process.is_open
+                    limited[process] += _received(process, there)
             world.wait(BUSY_STEP_S)
         for process, held in limited.items():
             part, most = held / (BUSY_STEPS * 3 // 4), shares[process.number].gpu_limit
@@ -356,6 +359,14 @@ def lie(dice: Random, uuids: list[bytes]) -> bytes:
     if kind in (Type.ATTACH, Type.LIMIT_QUERY):
         body[8:24] = dice.choice([*uuids, bytes(16)])
     return bytes(body)
+
+
+def _received(process: VirtualProcess, among: list[VirtualProcess]) -> float:
+    """The part of a GPU's time that a process has now, beside the others with a lease there."""
+    if not process.is_open:
+        return 0.0
+    beside = [sum(p.is_open and gpu in p.contexts for p in among) for gpu in process.contexts]
+    return 1.0 / min(beside, default=1)
 
 
 def live(seed: int) -> Fate:

@@ -194,6 +194,7 @@ class Arbiter:
         for change_s in (
             fair_share.class_budgets.next_change_s(context.now_s),
             fair_share.next_change_s() if fair_share.uneven else None,
+            fair_share.next_pause_s(),
         ):
             if change_s is not None and (self._deadline_s is None or change_s < self._deadline_s):
                 self._deadline_s = change_s

@@ -7,9 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.fair_share import parts
-from moiety.model.share import Share
+from moiety.model.share import NOTHING_ASKED, Share
 from tests.support.divided_card import DividedCard
+from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_tenants import SimulatedTenant
 
 SECONDS = 4.0
 
@@ -145,3 +148,78 @@ def test_promises_and_limits_hold_whatever_is_asked(shares: list[Share]) -> None
     if sum(share.gpu_limit for share in shares) > 1.01:
         assert got == pytest.approx(parts(shares), abs=0.03)
         assert card.unused_s - lost_s <= 0.05 * 6
+
+
+# Nothing goes round in circles
+
+
+def wakes(node: SimulatedNode, seconds: float) -> int:
+    """How often the arbiter asks to be woken while so much time passes and all go on."""
+    until_s, found = node.now_s + seconds, 0
+    while (due_s := node.arbiter.deadline_s) is not None and due_s <= until_s:
+        node.tick(due_s - node.now_s)
+        found += 1
+        for tenant in list(node.tenants.values()):
+            tenant.touch()
+        node.settle()
+    node.tick(until_s - node.now_s)
+    return found
+
+
+def behind_elsewhere(
+    node: SimulatedNode, *sizes: int, share: Share = NOTHING_ASKED
+) -> list[SimulatedTenant]:
+    """Tenants of this share that fit on GPU 0 beside one with a promise, which waits for GPU 1."""
+    there = [node.start({0: [size]}) for size in sizes]
+    for tenant in there:
+        node.feed(ev.ShareSet(tenant.number, share))
+    keeps = node.start({1: [80]})
+    waits = node.start({0: [10], 1: [80]})
+    keeps.touch()
+    node.settle()
+    node.feed(ev.ShareSet(keeps.number, Share(quantum_s=3600.0)))
+    node.feed(ev.ShareSet(waits.number, Share(gpu=0.5)))
+    for _ in range(1000):
+        if keeps.is_open and node.view(waits).state == "queued":
+            break
+        node.tick(0.05)
+        keeps.touch()
+        waits.touch()
+        node.settle()
+    assert keeps.is_open
+    assert node.view(waits).state == "queued"
+    return there
+
+
+def test_two_that_are_ahead_do_not_make_each_other_sit_out(node: SimulatedNode) -> None:
+    there = behind_elsewhere(node, 10, 10)
+    node.tick(1.0)
+    node.feed(ev.Tick())
+    assert all(node.view(tenant).lag_s < -0.05 for tenant in there)
+    told = len(node.told)
+    node.tick(1.0)
+    node.feed(ev.Tick())
+    assert all(tenant.is_open for tenant in there)
+    assert not [each for each in node.told[told:] if isinstance(each, do.Revoke)]
+
+
+def test_one_that_is_ahead_of_nobody_who_could_run_needs_no_rounds(node: SimulatedNode) -> None:
+    (only,) = behind_elsewhere(node, 10, share=Share(gpu=0.1))
+    node.tick(1.0)
+    node.feed(ev.Tick())
+    assert node.view(only).lag_s < -0.05
+    assert wakes(node, 1.0) < 20
+    assert only.is_open
+
+
+def test_one_idle_timeout_holds_where_idle_tenants_keep_much(node: SimulatedNode) -> None:
+    keeps, one, other = (node.start({0: [size]}) for size in (90, 10, 20))
+    node.tick(10.0)
+    node.settle()
+    assert [node.view(t).state for t in (keeps, one, other)] == ["idle", "holding", "holding"]
+    node.feed(ev.ShareSet(one.number, Share(gpu=0.9)))
+    told = len(node.told)
+    wakes(node, 2.0)
+    set_s = [each for each in node.told[told:] if isinstance(each, do.SetIdleTimeout)]
+    grants = [each for each in node.told[told:] if isinstance(each, do.Grant)]
+    assert len(set_s) <= 3 * len(grants) + 2

@@ -37,7 +37,7 @@ _SAVED_TURNS = 4
 _EQUAL = 0.02
 """Parts that differ by less than this part of them are equal."""
 _WINDOW_HANDOFFS = 5.0
-_SOONEST_S = 1e-4
+_SOONEST_S, _STILL = 1e-4, 1e-9
 
 Members = Sequence[tuple[Tenant, float]]
 """The tenants of a class that want time on a GPU, with their parts of the time of the class."""
@@ -165,17 +165,23 @@ class FairShare:
         """When a tenant has to sit out, or may come back, if nothing happens; None: never."""
         first_s: float | None = None
         window_s = self.window_s()
-        for (gpu, _), members in self.side_by_side():
-            whole = sum(tenant.gpus[gpu].rate for tenant, _ in members)
-            for tenant, part in members:
-                if tenant.gang is not None or len(tenant.gpus) > 1:
-                    after_s = window_s / 2 if whole else None
-                else:
-                    on = tenant.gpus[gpu]
-                    after_s = _until_s(tenant, part * whole - on.rate, window_s)
+        for _, members in self.side_by_side():
+            for tenant, _ in members:
+                after_s = _until_s(tenant, self._pace(tenant), window_s)
                 if after_s is not None and (first_s is None or after_s < first_s):
                     first_s = after_s
         return None if first_s is None else self._now_s + max(_SOONEST_S, first_s)
+
+    def _pace(self, tenant: Tenant) -> float:
+        """How much the lag of a tenant, or of its gang, grows in a second; negative: it shrinks."""
+        pace, gpus = 0.0, set()
+        for mate in mates(tenant):
+            for gpu, on in mate.gpus.items():
+                gpus.add(gpu)
+                members = self._classes.get((gpu, mate.usage.rank), ())
+                whole = sum(other.gpus[gpu].rate for other, _ in members)
+                pace += on.part * whole - on.rate if len(members) > 1 else 0.0
+        return pace / max(1, len(gpus))
 
     def round_s(self, tenant: Tenant) -> float:
         """The cost of one hand-off to each tenant of its class.
@@ -247,10 +253,16 @@ class FairShare:
         missing_s = self.burst_s(tenant) - tenant.usage.budget_s
         return self._now_s + max(EXACT_S, missing_s / tenant.share.gpu_limit)
 
-    def pauses_at_s(self, tenant: Tenant) -> float:
-        """When a holder's limit will be used up, at the earliest."""
-        left_s = max(1e-4, tenant.usage.budget_s / (1 - tenant.share.gpu_limit))
-        return max(tenant.lease.window_ends_s, self._now_s + left_s)
+    def next_pause_s(self) -> float | None:
+        """When the limit of a holder is used up, if nothing happens; None: never."""
+        found = [math.inf]
+        for tenant in self._ledger.tenants.values():
+            if tenant.share.gpu_limit < 1 and tenant.gpus and tenant.holds:
+                over = (usage := tenant.usage).rate - tenant.share.gpu_limit
+                pace = 1.0 if usage.paused else max(_STILL, over)
+                left_s = max(_SOONEST_S, usage.budget_s / pace)
+                found.append(max(tenant.lease.window_ends_s, self._now_s + left_s))
+        return None if min(found) > self._now_s + 1 / EXACT_S else min(found)
 
     def _divide(self, gpu: int, members: Members, elapsed_s: float) -> None:
         """Bring the lags of a class on a GPU up to date.
@@ -342,9 +354,9 @@ def _balance(gpu: int, members: Members, paying: Members) -> None:
 def _until_s(tenant: Tenant, pace: float, window_s: float) -> float | None:
     """After what time a lag that changes by `pace` makes a tenant sit out, or come back."""
     if tenant.usage.sits_out:
-        return -tenant.lag_s / pace if pace > 0 else None
+        return -tenant.lag_s / pace if pace > _STILL else None
     left_s = tenant.lag_s + window_s
-    if pace >= 0 or left_s <= EXACT_S or not tenant.holds:
+    if pace >= -_STILL or left_s <= EXACT_S or not any(mate.holds for mate in mates(tenant)):
         return None  # who is ahead already and holds has no other to sit out for
     return left_s / -pace
 

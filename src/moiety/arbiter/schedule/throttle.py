@@ -60,8 +60,6 @@ def end_windows(round_: Round) -> None:
             continue
         if tenant.usage.paused and round_.now_s >= tenant.lease.window_ends_s:
             round_.revoke(tenant)
-        else:
-            round_.wake_at(round_.fair_share.pauses_at_s(tenant))
 
 
 def wait_for_window(round_: Round, tenant: Tenant) -> None:
