@@ -131,7 +131,8 @@ class Arbiter:
             else:
                 context.fair_share.refresh()
             context.fair_share.find_rates()
-            self._look_at_classes()
+            if context.is_settled:
+                self._look_at_classes()
             yield from self._take()
             yield from context.ledger.take_changes()
         except Exception:

@@ -223,3 +223,13 @@ def test_one_idle_timeout_holds_where_idle_tenants_keep_much(node: SimulatedNode
     set_s = [each for each in node.told[told:] if isinstance(each, do.SetIdleTimeout)]
     grants = [each for each in node.told[told:] if isinstance(each, do.Grant)]
     assert len(set_s) <= 3 * len(grants) + 2
+
+
+def test_an_arbiter_that_only_listens_asks_for_no_rounds(node: SimulatedNode) -> None:
+    one, _ = node.start({0: [10]}), node.start({0: [10]})
+    node.feed(ev.ShareSet(one.number, Share(gpu=0.9)))
+    node.restart()
+    for tenant in node.tenants.values():
+        node.resume(tenant)
+        node.feed(ev.ShareSet(tenant.number, Share(gpu=0.1 * tenant.number)))
+    assert node.arbiter.deadline_s is None
