@@ -10,7 +10,7 @@ import pytest
 from moiety.testing.waiting import Changes
 from tests.support import memory_probe
 
-BLOCKS = 3
+BLOCKS = 6
 SIZE = 600
 WITH_WORDS_OF_MALLOCS = 608
 
@@ -27,9 +27,9 @@ def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
     for block in blocks:
         libc.free(block)
     freed = BLOCKS * WITH_WORDS_OF_MALLOCS
-    # what else runs in the interpreter takes and gives some words meanwhile
-    assert abs(cached + freed - memory_probe._cached_bytes()) < WITH_WORDS_OF_MALLOCS
-    assert abs(used - freed - memory_probe._malloc_bytes()) < WITH_WORDS_OF_MALLOCS
+    # what else runs in the interpreter takes and gives some words meanwhile: less than half of it
+    assert abs(cached + freed - memory_probe._cached_bytes()) < freed // 2
+    assert abs(used - freed - memory_probe._malloc_bytes()) < freed // 2
 
 
 def test_timers_that_were_called_off_are_forgotten_and_the_others_are_not() -> None:
