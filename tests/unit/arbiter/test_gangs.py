@@ -69,6 +69,24 @@ def test_a_gang_waits_for_those_it_must_not_hold_beside_on_each_of_its_gpus() ->
     assert open_of(a, b, other) == [True, True, False]
 
 
+def test_a_gang_waits_for_a_latency_program_although_all_of_them_fit() -> None:
+    n = node(2)
+    a, b = start(n, "g", {0: [1]}, {1: [1]})
+    other = n.start({1: [1]})
+    n.feed(ev.ShareSet(other.number, Share(latency=True)))
+    touch(n, other)
+    touch(n, a)
+    assert open_of(a, b, other) == [False, False, True]
+    other.hung = True
+    other.fall_idle()
+    n.settle()
+    assert n.view(other).state == "draining", "its last work has not ended"
+    assert open_of(a, b) == [False, False]
+    other.hung = False
+    n.settle()
+    assert open_of(a, b, other) == [True, True, False]
+
+
 def test_a_revoke_takes_the_lease_of_each_member() -> None:
     n = node()
     members = start(n, "g", {0: [2]}, {0: [2]}, {0: [2]}, {0: [2]})
