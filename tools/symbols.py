@@ -18,7 +18,8 @@ from elftools.elf.sections import SymbolTableSection
 NEWEST_GLIBC = (2, 17)
 LIBRARIES = {"libc.so.6", "libdl.so.2"}
 EXPORTS = re.compile(
-    r"cu[A-Z]\w+|dlopen|dlsym|dlvsym|__cu[A-Z]\w+|moiety_\w+|nvmlDeviceGetMemoryInfo\w*"
+    r"cu[A-Z]\w+|dlopen|dlsym|dlvsym|__cu[A-Z]\w+|moiety_\w+"
+    r"|nvmlDeviceGet(MemoryInfo|Count|Index|HandleBy(Index|UUID|Serial|PciBusId))(_v2)?"
 )
 SIMGPU = ("libcuda.so.1", "libnvidia-ml.so.1")
 SIMGPU_LIBRARIES = LIBRARIES | {

@@ -14,7 +14,7 @@ from moiety.wire import layout
 from tests.support.memory_probe import OURS
 
 TENANTS = 40
-WORKLOAD = "moiety.agent.control.workloads.RunningWorkload"
+WORKLOAD = "moiety.agent.control.running_workload.RunningWorkload"
 BOUNDED = {
     "moiety.enforcement.interference.Stay",
     "moiety.agent.core.journal_events.Event",
