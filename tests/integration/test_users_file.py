@@ -196,7 +196,7 @@ def test_a_broken_file_is_refused_and_the_old_one_stays(
     alice = users(ALICE)
     start(alice, "a")
     for wrong, says in (
-        ("[users.x]\ngpus = 1\n", "no such setting"),
+        ("[users.x]\ngpux = 1\n", "no such setting"),
         ("[users.x]\ngpu = 7\n", "users.x.gpu"),
         ("[users", "not TOML"),
     ):
