@@ -19,8 +19,10 @@ BOUNDED = {
     "moiety.enforcement.interference.Stay",
     "moiety.agent.core.journal_events.Event",
     "moiety.agent.core.journal._Repeats",
+    "moiety.devices.telemetry.Telemetry",
 }
-"""of these it has those of the last minute, the last thousand, and those of ten seconds"""
+"""of these it has those of the last minute, the last thousand, those of ten seconds, one a GPU
+(in this order)"""
 FLAGS = {
     f"{layout.__name__}.{name}"
     for name, each in vars(layout).items()
