@@ -7,7 +7,7 @@
 
 #define VISIBLE_MAX 32u       /* GPUs */
 #define VISIBLE_NAME_BYTES 48 /* of a UUID's text form, its end included */
-#define VISIBLE_TEXT_BYTES (VISIBLE_MAX * VISIBLE_NAME_BYTES)
+#define VISIBLE_TEXT_BYTES ((size_t)VISIBLE_MAX * VISIBLE_NAME_BYTES)
 
 /* The GPUs that a program may see, by the text forms of their UUIDs in the order of their PCI addresses. */
 struct visible_gpus {

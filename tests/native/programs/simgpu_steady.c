@@ -15,7 +15,7 @@ int main(int argc, char **argv)
     CHECK(argc >= 2);
     begin();
     uint64_t us = strtoull(argv[1], NULL, 10), most = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
-    uint64_t batch = us < QUEUED_US ? QUEUED_US / us : 1, ran = 0;
+    uint64_t batch = us && us < QUEUED_US ? QUEUED_US / us : 1, ran = 0;
     CUfunction spin = kernel("spin_us");
     OK(cuEventCreate(&ended[0], 0));
     OK(cuEventCreate(&ended[1], 0));
