@@ -282,7 +282,11 @@ class Day:
         views = {view.tenant: view for view in self.world.agent.arbiter.tenants()}
         for process in waiting:
             view = views[process.tenant]
-            is_fenced = view.pinned and "it shuts out others" in view.reason
+            is_fenced = (
+                self.world.settings.overdue is OverduePolicy.FENCE
+                and view.pinned
+                and "it shuts out others" in view.reason
+            )
             assert is_fenced or "do not fit into" in view.reason, (process.__dict__, views)
 
     def check_limits(self) -> None:

@@ -10,9 +10,23 @@ import pytest
 from moiety.testing.waiting import Changes
 from tests.support import memory_probe
 
-BLOCKS = 6
+BLOCKS = 3
 SIZE = 600
 WITH_WORDS_OF_MALLOCS = 608
+TRIES = 20
+
+
+def _errors(libc: ctypes.CDLL) -> tuple[int, int]:
+    """How wrong the kept and the used bytes are, after some blocks were given back."""
+    blocks = [libc.malloc(SIZE) for _ in range(BLOCKS)]
+    used, cached = memory_probe._malloc_bytes(), memory_probe._cached_bytes()
+    for block in blocks:
+        libc.free(block)
+    freed = BLOCKS * WITH_WORDS_OF_MALLOCS
+    return (
+        abs(cached + freed - memory_probe._cached_bytes()),
+        abs(used - freed - memory_probe._malloc_bytes()),
+    )
 
 
 def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
@@ -22,14 +36,9 @@ def test_what_malloc_keeps_for_later_is_not_in_use() -> None:
     libc.free.argtypes = [ctypes.c_void_p]
     if not memory_probe._cached_bytes():
         pytest.skip("this C library does not tell what it keeps where glibc 2.30 to 2.41 do")
-    blocks = [libc.malloc(SIZE) for _ in range(BLOCKS)]
-    used, cached = memory_probe._malloc_bytes(), memory_probe._cached_bytes()
-    for block in blocks:
-        libc.free(block)
-    freed = BLOCKS * WITH_WORDS_OF_MALLOCS
-    # what else runs in the interpreter takes and gives some words meanwhile: less than half of it
-    assert abs(cached + freed - memory_probe._cached_bytes()) < freed // 2
-    assert abs(used - freed - memory_probe._malloc_bytes()) < freed // 2
+    # Other threads take and give some words in some tries; a scale that is wrong is so in all.
+    tries = [_errors(libc) for _ in range(TRIES)]
+    assert min(max(each) for each in tries) < WITH_WORDS_OF_MALLOCS // 4, tries
 
 
 def test_timers_that_were_called_off_are_forgotten_and_the_others_are_not() -> None:
