@@ -13,6 +13,8 @@
 #define RETRY_NS 20000000L
 #define RETRIES 250u /* an agent that was killed has a successor within 5 s */
 
+_Static_assert(VISIBLE_MAX == MW_GPUS_MAX, "an answer has room for all that a program may see");
+
 static struct lock ask_lock = LOCK_INIT(LOCK_OWN_GPUS);
 static struct visible_gpus found;
 static _Atomic bool known;

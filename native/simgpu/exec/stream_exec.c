@@ -24,7 +24,6 @@
 #include "simgpu/shared/time_slice.h"
 #include "simgpu/stream/stream.h"
 
-#define WORTH_SLEEPING_NS (20 * SG_US)
 #define POLL_NS (20 * SG_US)
 #define SPIN_MOST_NS (500 * SG_US)
 
@@ -228,7 +227,7 @@ static void execute_copy(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         uint64_t bytes = total - done < SG_LINK_SLICE_BYTES ? total - done : SG_LINK_SLICE_BYTES;
         end = book_copy(copy, end, bytes);
         sg_run_guarded(stream, copy_piece, &piece);
-        if (end > sg_now_ns() + WORTH_SLEEPING_NS) {
+        if (end > sg_now_ns() + SG_WORTH_SLEEPING_NS) {
             sg_sleep_until(end);
         }
         done += bytes;

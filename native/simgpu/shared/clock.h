@@ -7,6 +7,7 @@
 #define SG_US 1000ull
 #define SG_MS 1000000ull
 #define SG_S 1000000000ull
+#define SG_WORTH_SLEEPING_NS (20 * SG_US) /* a shorter sleep costs more than it takes */
 
 uint64_t sg_now_ns(void);
 

@@ -19,7 +19,6 @@ void sg_slots_remove(uint64_t *set, unsigned slot)
     __atomic_fetch_and(&set[slot / 64], ~bit_of(slot), __ATOMIC_SEQ_CST);
 }
 
-/* The next slot of a set after `slot`, in a circle, and at last `slot` itself. SG_NO_SLOT: the set is empty. */
 unsigned sg_slots_next(const uint64_t *set, unsigned slot)
 {
     for (unsigned step = 1; step <= SG_PROCESSES_MAX;) {
@@ -33,7 +32,6 @@ unsigned sg_slots_next(const uint64_t *set, unsigned slot)
     return SG_NO_SLOT;
 }
 
-/* How many of a set lie between `from` and `to`, in a circle. */
 unsigned sg_slots_between(const uint64_t *set, unsigned from, unsigned to)
 {
     unsigned count = 0;

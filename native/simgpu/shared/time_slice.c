@@ -30,7 +30,6 @@
 
 #define GRACE_NS (1 * SG_MS)
 #define CREDIT_SLICES 8
-#define WORTH_SLEEPING_NS (20 * SG_US)
 
 static unsigned own_slot(void) { return (unsigned)(sg_process - sg_state->process); }
 
@@ -174,7 +173,7 @@ static int may_go_on(unsigned device, uint64_t ready_ns, struct look *look)
     if (!turns->begun || start < turns->slice_end_ns || sg_slots_empty(turns->waiting)) {
         return 1;
     }
-    if (until > sg_now_ns() + WORTH_SLEEPING_NS) { /* a piece of another thread runs */
+    if (until > sg_now_ns() + SG_WORTH_SLEEPING_NS) { /* a piece of another thread runs */
         look->again_ns = until;
         return 0;
     }
@@ -307,7 +306,7 @@ uint64_t sg_slice_run(unsigned device, uint64_t ready_ns, uint64_t duration_ns)
             end = book_in_turn(device, end, &duration_ns);
             leave_line(line);
         }
-        if (end > sg_now_ns() + WORTH_SLEEPING_NS) {
+        if (end > sg_now_ns() + SG_WORTH_SLEEPING_NS) {
             sg_sleep_until(end);
         }
     } while (duration_ns);
