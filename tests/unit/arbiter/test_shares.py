@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moiety.arbiter import events as ev
-from moiety.arbiter.schedule.fair_share import LEFT_OVER, parts
+from moiety.arbiter.schedule.parts import LEFT_OVER, parts
 from moiety.arbiter.settings import Settings
 from moiety.model.share import Priority, Share
 from tests.support.backlog import GPU_BYTES, Backlog

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from moiety.arbiter.schedule.fair_share import parts
+from moiety.arbiter.schedule.parts import parts
 from moiety.model.share import Share
 from tests.support.backlog import Backlog
 

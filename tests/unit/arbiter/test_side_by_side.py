@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.fair_share import parts
+from moiety.arbiter.schedule.parts import parts
 from moiety.model.share import NOTHING_ASKED, Share
 from tests.support.divided_card import DividedCard
 from tests.support.simulated_node import SimulatedNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moiety.arbiter import events as ev
-from moiety.arbiter.schedule.fair_share import LEFT_OVER
+from moiety.arbiter.schedule.parts import LEFT_OVER
 from moiety.model.share import Share
 from tests.support.backlog import Backlog
 

@@ -12,11 +12,11 @@ takes along (docs/decisions/0005).
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.class_budget import ClassBudgets, pay_promises
+from moiety.arbiter.schedule.parts import parts, weights
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.state.gang import firsts, level, mates
 from moiety.arbiter.state.tenant import Tenant
@@ -25,8 +25,6 @@ from moiety.model.share import Share
 
 RECENT_S = 5.0
 """The time over which the recently received part is averaged."""
-LEFT_OVER = 0.02
-"""The part for all tenants without a request together, when the whole GPU is promised to others."""
 EXACT_S = 1e-6
 """Shorter times do not matter."""
 _USES_NOTHING = frozenset({State.IDLE, State.QUEUED, State.STOPPED})
@@ -37,7 +35,10 @@ _SAVED_TURNS = 4
 _EQUAL = 0.02
 """Parts that differ by less than this part of them are equal."""
 _WINDOW_HANDOFFS = 5.0
-_SOONEST_S, _STILL = 1e-4, 1e-9
+_SOONEST_S = 1e-4
+"""The next round for a lag or a limit is no sooner than after this time."""
+_STILL = 1e-9
+"""A lag or a budget that changes more slowly does not change."""
 
 Members = Sequence[tuple[Tenant, float]]
 """The tenants of a class that want time on a GPU, with their parts of the time of the class."""
@@ -108,7 +109,7 @@ class FairShare:
                 self._classes[key] = [(tenant, 1.0)]
                 continue
             pairs = list(
-                zip(members, parts([t.share for t in members], _weights(members)), strict=True)
+                zip(members, parts([t.share for t in members], weights(members)), strict=True)
             )
             self._classes[key] = pairs
             self._look_at(key, pairs)
@@ -255,14 +256,15 @@ class FairShare:
 
     def next_pause_s(self) -> float | None:
         """When the limit of a holder is used up, if nothing happens; None: never."""
-        found = [math.inf]
+        found = []
         for tenant in self._ledger.tenants.values():
             if tenant.share.gpu_limit < 1 and tenant.gpus and tenant.holds:
-                over = (usage := tenant.usage).rate - tenant.share.gpu_limit
-                pace = 1.0 if usage.paused else max(_STILL, over)
-                left_s = max(_SOONEST_S, usage.budget_s / pace)
-                found.append(max(tenant.lease.window_ends_s, self._now_s + left_s))
-        return None if min(found) > self._now_s + 1 / EXACT_S else min(found)
+                usage = tenant.usage
+                pace = 1.0 if usage.paused else usage.rate - tenant.share.gpu_limit
+                if pace > _STILL:
+                    left_s = max(_SOONEST_S, usage.budget_s / pace)
+                    found.append(max(tenant.lease.window_ends_s, self._now_s + left_s))
+        return min(found, default=None)
 
     def _divide(self, gpu: int, members: Members, elapsed_s: float) -> None:
         """Bring the lags of a class on a GPU up to date.
@@ -359,42 +361,3 @@ def _until_s(tenant: Tenant, pace: float, window_s: float) -> float | None:
     if pace >= -_STILL or left_s <= EXACT_S or not any(mate.holds for mate in mates(tenant)):
         return None  # who is ahead already and holds has no other to sit out for
     return left_s / -pace
-
-
-def _weights(members: Sequence[Tenant]) -> list[float]:
-    """The weight of each tenant: a gang counts as one, divided among its members."""
-    counts = Counter(tenant.gang.name for tenant in members if tenant.gang is not None)
-    return [1.0 / counts[t.gang.name] if t.gang is not None else 1.0 for t in members]
-
-
-def parts(shares: Iterable[Share], counts: Sequence[float] = ()) -> list[float]:
-    """How a class divides what it receives: requests are floors, limits are caps; sums up to 1.
-
-    Tenants without a request have equal parts of what requests leave, or parts by `counts`. Time
-    that a limit denies one tenant is divided among the others in proportion.
-    """
-    known = list(shares)
-    if len(known) == 1:
-        return [1.0]
-    asked = sum(share.gpu for share in known if share.gpu is not None)
-    each = counts or [1.0] * len(known)
-    modest = sum(count for share, count in zip(known, each, strict=True) if share.gpu is None)
-    rest = max(LEFT_OVER, 1.0 - asked) / modest if modest else 0.0
-    weights = [
-        rest * count if share.gpu is None else share.gpu
-        for share, count in zip(known, each, strict=True)
-    ]
-    whole = sum(weights)
-    found = [weight / whole for weight in weights]
-    if all(share.gpu_limit >= 1 for share in known):
-        return found
-    limits = [share.gpu_limit for share in known]
-    full: set[int] = set()
-    while over := {i for i, part in enumerate(found) if i not in full and part > limits[i]}:
-        full |= over
-        free = 1.0 - sum(limits[i] for i in full)
-        others = sum(weights[i] for i in range(len(found)) if i not in full)
-        for i in range(len(found)):
-            found[i] = limits[i] if i in full else weights[i] / others * free
-    whole = sum(found)
-    return [part / whole for part in found]
