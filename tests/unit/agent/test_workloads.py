@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
+from structlog.testing import CapturingLogger
 
+from moiety.agent.control import running_workload
 from moiety.agent.control.records import Record
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.workloads import Workloads
@@ -33,12 +37,11 @@ class Agent:
             by_id={"w": self.workload},
             _sessions=SimpleNamespace(gpus=gpus),
             _clients={1: self.client},
-            rewrite=self._rewrite,
+            _runtime=SimpleNamespace(log=CapturingLogger()),
+            divide=lambda _: None,
+            _tell=lambda _: None,
             choose_again=lambda workload: workload.record,
         )
-
-    def _rewrite(self, workload: RunningWorkload, record: Record) -> None:
-        workload.record = record
 
 
 def test_the_choice_is_final_once_the_program_has_looked(tmp_path: Path) -> None:
@@ -49,6 +52,20 @@ def test_the_choice_is_final_once_the_program_has_looked(tmp_path: Path) -> None
     record = agent.workload.record
     assert (sorted(record.gpus), record.chosen) == ([UUIDS[1], UUIDS[2]], [])
     assert agent.client.may_use == {uuid_bytes(UUIDS[1]), uuid_bytes(UUIDS[2])}
+
+
+def test_a_full_disk_shows_a_program_no_other_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(running_workload, "write_whole", full)
+    agent = Agent(tmp_path, UUIDS[2])
+    assert Workloads.settle(agent.it, "w") == (UUIDS[2],)
+    assert agent.client.may_use == {uuid_bytes(UUIDS[2])}
+    (said,) = agent.it._runtime.log.calls
+    assert said.args == ("record_not_written",)
 
 
 def test_a_workload_without_cards_of_its_own_has_all(tmp_path: Path) -> None:

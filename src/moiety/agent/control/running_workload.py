@@ -6,10 +6,11 @@ import math
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
-from moiety.agent.control.records import Record, socket_in
+from moiety.agent.control.records import Record, socket_in, write_whole
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.system import processes
 from moiety.model.share import Share
@@ -39,6 +40,18 @@ class RunningWorkload:
     def cards(self) -> list[str]:
         """UUIDs of the GPUs that are kept for it; empty: none in particular."""
         return self.record.chosen or self.record.gpus
+
+    def save(self, record: Record) -> None:
+        """Change its record, also for agents that follow; raises OSError, but changed it is."""
+        self.record = record
+        write_whole(f"{self.folder}/workload.json", msgspec.json.encode(record))
+
+    def note(self, record: Record, log: Any) -> None:
+        """As `save`; where the disk is full, the next agent has the record before."""
+        try:
+            self.save(record)
+        except OSError as error:
+            log.warning("record_not_written", problem=str(error))
 
     def settled(self) -> Record:
         """Its record once the GPUs that are kept for it are those that it may use."""

@@ -155,7 +155,9 @@ class Workloads:
             return tuple(whole)
         if workload.record.chosen:
             workload.record = self.choose_again(workload)
-            self.rewrite(workload, workload.settled())
+            workload.note(workload.settled(), self._runtime.log)
+            self.divide(workload)
+            self._tell(workload.record.uid)
             may_use = frozenset(map(uuid_bytes, workload.record.gpus))
             for number in workload.clients & self._clients.keys():
                 self._clients[number].may_use = may_use
@@ -183,8 +185,7 @@ class Workloads:
 
     def rewrite(self, workload: RunningWorkload, record: Record) -> None:
         """Change the record of a workload."""
-        workload.record = record
-        write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
+        workload.save(record)
         self.divide(workload)
         self._tell(record.uid)
 
@@ -355,10 +356,8 @@ class Workloads:
         gpus = self._sessions.gpus
         used = {gpus[index].device.uuid for index in client.gpus if index in gpus}
         if workload.record.chosen and not used <= set(workload.record.chosen):
-            record = msgspec.structs.replace(workload.record, chosen=sorted(used))
-            workload.record = record
-            with contextlib.suppress(OSError):  # a full disk: the next agent keeps them for it
-                write_whole(f"{workload.folder}/workload.json", msgspec.json.encode(record))
+            followed = msgspec.structs.replace(workload.record, chosen=sorted(used))
+            workload.note(followed, self._runtime.log)
 
     def _left(self, client: Client) -> None:
         workload = self.by_id.get(client.workload)
