@@ -51,10 +51,10 @@ def test_a_program_is_seen_while_it_runs(
     assert before["DCGM_FI_DEV_FB_USED"] + before["DCGM_FI_DEV_FB_FREE"] == 96
     assert "moiety_process_resident_bytes" not in before
     (card,) = node.json("status")["gpus"]
-    assert before["DCGM_FI_DEV_GPU_TEMP"] == card["temperature_c"] == 32
-    assert before["DCGM_FI_DEV_POWER_USAGE"] == card["power_w"]
+    assert before["DCGM_FI_DEV_GPU_TEMP"] == card["sensors"]["temperature_c"] == 32
+    assert before["DCGM_FI_DEV_POWER_USAGE"] == card["sensors"]["power_w"]
     assert "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" not in before, "this card does not have the value"
-    assert card["ecc_uncorrected"] is None
+    assert card["sensors"]["ecc_uncorrected"] is None
     assert card["history"]["temperature_c"][-1] == 32
     running = node.run([programs / "worker", kernels, 40 * MIB, 1000000, 0, 0, 1])
 

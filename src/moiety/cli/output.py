@@ -128,6 +128,14 @@ output_option = click.option(
     show_default=True,
     help="For people or for programs.",
 )
+wide_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json"]),
+    default="table",
+    show_default=True,
+    help="For people, with more columns, or for programs.",
+)
 
 
 def emit_json(value: Any) -> None:

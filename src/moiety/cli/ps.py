@@ -12,7 +12,17 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import call
 from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import find
-from moiety.cli.output import Duration, count, emit_json, fold, part, seconds, size, table
+from moiety.cli.output import (
+    Duration,
+    count,
+    emit_json,
+    fold,
+    part,
+    seconds,
+    size,
+    table,
+    wide_output_option,
+)
 from moiety.cli.oversized import hints
 from moiety.cli.selection import ORDERS, of_user, ordered
 from moiety.model.errors import NoAgent
@@ -109,14 +119,7 @@ IDLE: Final = (
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json"]),
-    default="table",
-    show_default=True,
-    help="For people, with more columns, or for programs.",
-)
+@wide_output_option
 @click.option(
     "--idle",
     is_flag=False,

@@ -10,7 +10,7 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import call
 from moiety.agent.control.rows import GpuRow
 from moiety.agent.system.paths import find
-from moiety.cli.output import count, emit_json, fold, seconds, size, table
+from moiety.cli.output import count, emit_json, fold, seconds, size, table, wide_output_option
 from moiety.model.errors import NoAgent
 from moiety.model.format import plain
 from moiety.top.history import drawn
@@ -36,14 +36,7 @@ WIDE: Final = ("CLOCK", "MEMORY-CLOCK", "ECC", "SLOWED-BY")
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json"]),
-    default="table",
-    show_default=True,
-    help="For people, with more columns, or for programs.",
-)
+@wide_output_option
 @click.option("--history", is_flag=True, help="Draw the last hour, a bar for each minute.")
 def status(output: str, history: bool) -> None:
     """Show the GPUs, their memory and their holders.
@@ -95,17 +88,17 @@ def agent_line(found: protocol.NodeStatus) -> str:
 
 def power(row: GpuRow) -> str:
     """The power and its limit in watts, such as 62/400 W."""
-    if row.power_w is None:
+    if row.sensors.power_w is None:
         return "-"
-    limit = "" if row.power_limit_w is None else f"/{row.power_limit_w:.0f}"
-    return f"{row.power_w:.0f}{limit} W"
+    limit = "" if row.sensors.power_limit_w is None else f"/{row.sensors.power_limit_w:.0f}"
+    return f"{row.sensors.power_w:.0f}{limit} W"
 
 
 def _wide_cells(row: GpuRow) -> list[str]:
-    clocks = (row.sm_clock_mhz, row.memory_clock_mhz)
-    errors = (row.ecc_corrected, row.ecc_uncorrected)
+    clocks = (row.sensors.sm_clock_mhz, row.sensors.memory_clock_mhz)
+    errors = (row.sensors.ecc_corrected, row.sensors.ecc_uncorrected)
     ecc = "-" if errors == (None, None) else "/".join("-" if e is None else str(e) for e in errors)
-    slowed = "-" if row.clock_events is None else ", ".join(row.slowed_by) or "nothing"
+    slowed = "-" if row.sensors.clock_events is None else ", ".join(row.slowed_by) or "nothing"
     return [*("-" if clock is None else f"{clock} MHz" for clock in clocks), ecc, slowed]
 
 
@@ -119,7 +112,7 @@ def _cells(row: GpuRow) -> list[str]:
         size(max(0, row.free_bytes)),
         size(row.used_bytes),
         "-" if row.utilisation is None else f"{row.utilisation:.0%}",
-        "-" if row.temperature_c is None else f"{row.temperature_c} C",
+        "-" if row.sensors.temperature_c is None else f"{row.sensors.temperature_c} C",
         power(row),
         ",".join(map(str, row.holders)) or "-",
         ",".join(map(str, row.waiting)) or "-",

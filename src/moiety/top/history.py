@@ -25,6 +25,6 @@ def drawn(row: GpuRow) -> list[str]:
 def _tops(row: GpuRow) -> list[tuple[str, str, float]]:
     found = [(name, title, 1.0) for name, title in HISTORY[:2]]
     found.append((*HISTORY[2], CELSIUS_MAX))
-    if row.power_limit_w:
-        found.append(("power_w", "power", row.power_limit_w))
+    if row.sensors.power_limit_w:
+        found.append(("power_w", "power", row.sensors.power_limit_w))
     return found

@@ -72,8 +72,8 @@ def gpu_words(gpu: GpuRow) -> str:
     busy = "" if gpu.utilisation is None else f", {gpu.utilisation:.0%} busy"
     waiting = f", {len(gpu.waiting)} waiting" if gpu.waiting else ""
     resident, capacity = format_bytes(gpu.resident_bytes), format_bytes(gpu.capacity_bytes)
-    heat = "" if gpu.temperature_c is None else f", {gpu.temperature_c} C"
-    power = "" if gpu.power_w is None else f", {gpu.power_w:.0f} W"
+    heat = "" if gpu.sensors.temperature_c is None else f", {gpu.sensors.temperature_c} C"
+    power = "" if gpu.sensors.power_w is None else f", {gpu.sensors.power_w:.0f} W"
     slowed = f", slowed by {' and '.join(gpu.slowed_by)}" if gpu.slowed_by else ""
     return f"{resident} of {capacity}{busy}{heat}{power}{slowed}{waiting}"
 

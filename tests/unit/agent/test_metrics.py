@@ -10,6 +10,7 @@ from moiety.agent.control.metrics import METRICS, MetricsSnapshot, exposition
 from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.agent.core.journal_events import REASONS
 from moiety.config.values import Address, parse_address
+from moiety.devices.telemetry import Telemetry
 from moiety.model.share import Share
 
 GPU = GpuRow(
@@ -27,14 +28,16 @@ GPU = GpuRow(
     holders=[3],
     waiting=[4, 5],
     errors={31: 9.0, 48: 2.0},
-    temperature_c=61,
-    power_w=250.5,
-    sm_clock_mhz=1410,
-    memory_clock_mhz=1593,
-    ecc_corrected=2,
-    ecc_uncorrected=0,
-    clock_events=4,
-    energy_mj=7,
+    sensors=Telemetry(
+        temperature_c=61,
+        power_w=250.5,
+        sm_clock_mhz=1410,
+        memory_clock_mhz=1593,
+        ecc_corrected=2,
+        ecc_uncorrected=0,
+        clock_events=4,
+        energy_mj=7,
+    ),
 )
 
 
@@ -120,9 +123,8 @@ def test_values_and_names_are_those_of_the_node() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    unread = GpuRow(
-        **{name: getattr(GPU, name) for name in GPU.__struct_fields__}
-        | {"used_bytes": None, "utilisation": None, "temperature_c": None}
+    unread = msgspec.structs.replace(
+        GPU, used_bytes=None, utilisation=None, sensors=Telemetry(power_w=1.0)
     )
     found = samples(gpu=unread)
     assert "DCGM_FI_DEV_FB_USED" not in found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-import pytest
+from structlog.testing import CapturingLogger
 
 from moiety.agent.monitor.telemetry_history import EVERY_S, FRESH_S, SLOT_S, SLOTS, Series
 from moiety.agent.monitor.telemetry_history import TelemetryHistory as History
@@ -26,18 +26,25 @@ def test_a_minute_is_the_mean_of_its_readings_and_the_oldest_is_dropped() -> Non
     assert series.read(1e6)[-1] == 7.0
 
 
+def of(world: World) -> History:
+    """A history of the world's GPUs whose readings arrive at once."""
+    agent = world.start_agent()
+    history = History(
+        agent.runtime,
+        agent.loop,
+        agent.devices,
+        probe=agent.probe,
+        gpus=agent.gpus,
+        arbiter=agent.arbiter,
+    )
+    history._loop.call_soon_threadsafe = lambda call, *a: call(*a)  # type: ignore[method-assign]
+    return history
+
+
 def test_commands_share_a_reading_and_a_value_that_is_lacking_is_none() -> None:
     with World(Random(1), Settings(arena_bytes=100), gpus=2) as world:
-        agent = world.start_agent()
+        history = of(world)
         world.devices.sensors[0] = Telemetry(temperature_c=40, power_w=60.0)
-        history = History(
-            agent.runtime,
-            agent.loop,
-            agent.devices,
-            probe=agent.probe,
-            gpus=agent.gpus,
-            arbiter=agent.arbiter,
-        )
         told: list[str] = []
         asked: list[int] = []
 
@@ -46,7 +53,6 @@ def test_commands_share_a_reading_and_a_value_that_is_lacking_is_none() -> None:
             ask()
 
         history._probe.submit = submit  # type: ignore[method-assign]
-        history._loop.call_soon_threadsafe = lambda call, *a: call(*a)  # type: ignore[method-assign]
         history.refresh(lambda: told.append("first"))
         history.refresh(lambda: told.append("second"))
         assert (told, len(asked)) == (["first", "second"], 1)
@@ -62,17 +68,24 @@ def test_commands_share_a_reading_and_a_value_that_is_lacking_is_none() -> None:
         history.stop()
 
 
-def test_an_unreadable_gpu_does_not_hide_those_before_it() -> None:
-    with World(Random(1), Settings(arena_bytes=100)) as world:
-        agent = world.start_agent()
-        history = History(
-            agent.runtime,
-            agent.loop,
-            agent.devices,
-            probe=agent.probe,
-            gpus=agent.gpus,
-            arbiter=agent.arbiter,
-        )
-        history.take({})
-        assert history.latest == {}
-        assert history.history(0)["busy"] == pytest.approx([None] * SLOTS)
+def test_an_unreadable_gpu_hides_no_other_and_is_named_once() -> None:
+    with World(Random(1), Settings(arena_bytes=100), gpus=2) as world:
+        history = of(world)
+        history._probe.submit = lambda ask: ask()  # type: ignore[method-assign]
+        log = history._runtime.log = CapturingLogger()
+        world.devices.sensors[1] = Telemetry(temperature_c=40)
+        answers = world.devices.telemetry
+
+        def telemetry(gpu: int) -> Telemetry:
+            if gpu == 0 and broken:
+                raise OSError("GPU is lost")
+            return answers(gpu)
+
+        world.devices.telemetry = telemetry  # type: ignore[method-assign,assignment]
+        for broken in (True, True, False, True):
+            history.take({})
+            history._submit()
+            assert history.latest[1].temperature_c == 40
+            assert (0 in history.latest) is not broken
+        said = [(call.args, call.kwargs) for call in log.calls]
+        assert said == [(("sensors_unreadable",), {"gpu": 0, "problem": "GPU is lost"})] * 2

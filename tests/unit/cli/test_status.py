@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moiety.cli.status import _cells, _wide_cells, power
+from moiety.devices.telemetry import Telemetry
 from tests.unit.top.test_rows import gpu_row
 
 
@@ -13,14 +14,16 @@ def test_a_value_that_a_gpu_lacks_is_a_dash() -> None:
 
 def test_sensors_have_their_units() -> None:
     row = gpu_row(
-        temperature_c=45,
-        power_w=62.4,
-        power_limit_w=400.0,
-        sm_clock_mhz=1410,
-        ecc_corrected=3,
-        ecc_uncorrected=0,
-        clock_events=1,
+        sensors=Telemetry(
+            temperature_c=45,
+            power_w=62.4,
+            power_limit_w=400.0,
+            sm_clock_mhz=1410,
+            ecc_corrected=3,
+            ecc_uncorrected=0,
+            clock_events=1,
+        )
     )
     assert _cells(row)[8:10] == ["45 C", "62/400 W"]
-    assert power(gpu_row(power_w=62.4)) == "62 W"
+    assert power(gpu_row(sensors=Telemetry(power_w=62.4))) == "62 W"
     assert _wide_cells(row) == ["1410 MHz", "-", "3/0", "nothing"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.agent.control.rows import GpuRow, ProcessRow
+from moiety.devices.telemetry import Telemetry
 from moiety.model.share import Share
 from moiety.top.rows import ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar, why
 from moiety.top.sample import Look, Rates
@@ -78,7 +79,9 @@ def test_a_bar_is_as_wide_as_it_should_be(resident: list[int], width: int) -> No
 def test_a_gpu_says_what_the_bar_cannot() -> None:
     assert gpu_words(gpu_row()) == "60 MiB of 100 MiB, 25% busy, 1 waiting"
     assert gpu_words(gpu_row(utilisation=None, waiting=[])) == "60 MiB of 100 MiB"
-    hot = gpu_row(temperature_c=91, power_w=62.4, slowed_by=["hardware thermal slowdown"])
+    hot = gpu_row(
+        sensors=Telemetry(temperature_c=91, power_w=62.4), slowed_by=["hardware thermal slowdown"]
+    )
     assert "25% busy, 91 C, 62 W, slowed by hardware thermal slowdown, 1" in gpu_words(hot)
 
 

@@ -24,6 +24,8 @@ from moiety.version import __version__
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
+    from moiety.devices.telemetry import Telemetry
+
 MIB: Final = 1 << 20
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
@@ -195,15 +197,15 @@ def values(seen: MetricsSnapshot) -> Values:
     return found
 
 
-SENSORS: Final[dict[str, Callable[[GpuRow], float | None]]] = {
-    "DCGM_FI_DEV_GPU_TEMP": lambda row: row.temperature_c,
-    "DCGM_FI_DEV_POWER_USAGE": lambda row: row.power_w,
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": lambda row: row.energy_mj,
-    "DCGM_FI_DEV_SM_CLOCK": lambda row: row.sm_clock_mhz,
-    "DCGM_FI_DEV_MEM_CLOCK": lambda row: row.memory_clock_mhz,
-    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": lambda row: row.ecc_corrected,
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": lambda row: row.ecc_uncorrected,
-    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": lambda row: row.clock_events,
+SENSORS: Final[dict[str, Callable[[Telemetry], float | None]]] = {
+    "DCGM_FI_DEV_GPU_TEMP": lambda sensed: sensed.temperature_c,
+    "DCGM_FI_DEV_POWER_USAGE": lambda sensed: sensed.power_w,
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": lambda sensed: sensed.energy_mj,
+    "DCGM_FI_DEV_SM_CLOCK": lambda sensed: sensed.sm_clock_mhz,
+    "DCGM_FI_DEV_MEM_CLOCK": lambda sensed: sensed.memory_clock_mhz,
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL": lambda sensed: sensed.ecc_corrected,
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": lambda sensed: sensed.ecc_uncorrected,
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": lambda sensed: sensed.clock_events,
 }
 """Metrics of sensors; a GPU without a value has no line."""
 
@@ -217,8 +219,8 @@ def _of_gpu(found: dict[str, list[tuple[Labels, float]]], row: GpuRow, host: str
         found["DCGM_FI_DEV_FB_USED"].append((card, row.used_bytes // MIB))
         found["DCGM_FI_DEV_FB_FREE"].append((card, free_bytes // MIB))
     for name, of_sensor in SENSORS.items():
-        if (sensed := of_sensor(row)) is not None:
-            found[name].append((card, sensed))
+        if (value := of_sensor(row.sensors)) is not None:
+            found[name].append((card, value))
     last_xid = min(row.errors, key=lambda xid: row.errors[xid], default=0)
     found["DCGM_FI_DEV_XID_ERRORS"].append((card, last_xid))
     labels = (str(row.gpu), row.uuid)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -146,7 +145,7 @@ class Reports:
             return {}
         found = self.telemetry.latest.get(gpu, Telemetry())
         return {
-            **dataclasses.asdict(found),
+            "sensors": found,
             "slowed_by": reasons_of(found.clock_events),
             "history": self.telemetry.history(gpu),
         }

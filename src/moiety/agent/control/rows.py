@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from moiety.devices.telemetry import Telemetry
 from moiety.model.share import NOTHING_ASKED, Share
 
 
@@ -83,21 +84,9 @@ class GpuRow(msgspec.Struct, frozen=True):
     """Why the GPU cannot be used any more; empty while it can."""
     errors: dict[int, float] = {}
     """By XID: seconds since the driver last reported it, also to earlier agents."""
-    temperature_c: int | None = None
-    """Of the GPU's sensors, which NVML reads; None: this GPU does not have the value."""
-    power_w: float | None = None
-    power_limit_w: float | None = None
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    ecc_corrected: int | None = None
-    """Errors of its memory since the driver was loaded."""
-    ecc_uncorrected: int | None = None
-    clock_events: int | None = None
-    """NVML's bit mask of the reasons why its clocks are not at their maximum."""
-    energy_mj: int | None = None
-    """Energy since the driver was loaded, in millijoules."""
+    sensors: Telemetry = Telemetry()
     slowed_by: list[str] = []
-    """The reasons of `clock_events` in words, without those of an idle GPU."""
+    """The reasons of the sensors' `clock_events` in words, without those of an idle GPU."""
     history: dict[str, list[float | None]] = {}
     """By name: the mean of each of the last 60 minutes, oldest first; busy and memory are parts."""
     drained: bool = False

@@ -87,6 +87,8 @@ class TelemetryHistory:
         self._series = {gpu: {name: Series() for name in SERIES} for gpu in gpus}
         self._read_s = float("-inf")
         self._is_reading = False
+        self._unreadable: set[int] = set()
+        """GPUs that did not answer last; only NVML's thread uses it."""
         self._waiting: deque[Callable[[], Any]] = deque(maxlen=WAITING_MAX)
         self._timer: Timer | None = None
 
@@ -118,19 +120,26 @@ class TelemetryHistory:
         if self._is_reading:
             return
         self._is_reading = True
-        gpus = list(self._gpus)
+        gpus = set(self._gpus)
 
         def ask() -> None:
             found = {}
-            try:
-                for gpu in gpus:
+            for gpu in gpus:
+                try:
                     usage = self._devices.usage(gpu)
                     found[gpu] = self._devices.telemetry(gpu), usage.utilisation
-            except Exception as error:  # NVML raises anything; the other GPUs' values are true
-                self._runtime.log.warning("sensors_unreadable", problem=str(error))
+                except Exception as error:  # NVML raises anything; the other GPUs' values are true
+                    self._note(gpu, str(error))
+            self._unreadable.intersection_update(gpus - found.keys())
             self._loop.call_soon_threadsafe(self.take, found)
 
         self._probe.submit(ask)
+
+    def _note(self, gpu: int, problem: str) -> None:
+        """Write into the log that a GPU cannot be read, once until it can be again."""
+        if gpu not in self._unreadable:
+            self._unreadable.add(gpu)
+            self._runtime.log.warning("sensors_unreadable", gpu=gpu, problem=problem)
 
     def take(self, found: Readings) -> None:
         """Take in what was read a moment ago."""
