@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import time
+from typing import Final
 
 import click
 
@@ -12,6 +13,9 @@ from moiety.cli.living import living
 from moiety.cli.output import Duration, emit_json, output_option
 from moiety.model.errors import StillRunning
 from moiety.model.format import format_duration
+
+POLL_MAX_S: Final = 86400.0
+"""The longest single wait of the kernel; a longer timeout is several."""
 
 
 @click.command()
@@ -43,7 +47,3 @@ def wait(target: str, timeout: float | None, output: str) -> None:
         if output == "json":
             rows = processes.values()
             emit_json([{"tenant": r.tenant, "pid": r.pid, "program": r.program} for r in rows])
-
-
-POLL_MAX_S = 86400.0
-"""The longest single wait of the kernel; a longer timeout is several."""

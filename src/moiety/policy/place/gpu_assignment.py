@@ -35,7 +35,9 @@ def choose(
     random choice alone.
     """
     fitting = [gpu for gpu, amount in enumerate(left) if amount >= milli]
-    if choosing is Choosing.RANDOM and random is not None:
+    if choosing is Choosing.RANDOM:
+        if random is None:
+            raise ValueError("a random choice needs a source of random orders")
         random.shuffle(fitting)
     elif milli == WHOLE_GPU:
         if 1 < count < len(fitting) and any(gpu.links for gpu in node.gpus):
