@@ -26,7 +26,8 @@ def node(make_node: MakeNode) -> Node:
     node = make_node("T4:memory=256MiB,residue=1MiB")
     # Who has the GPU keeps it until it ends: no turn is over, and no silence counts.
     kept = ("--quantum", "1h", "--idle-min", "1h")
-    node.start_agent("--say-after", "1ms", *kept)
+    # No line is said of the moment in which it gets its context: the next would come in a minute.
+    node.start_agent("--say-after", "1s", *kept)
     return node
 
 

@@ -6,6 +6,7 @@ have a `Shim`, too.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -355,11 +356,12 @@ class FakeAgent(WireEnd):
         raise AssertionError(f"no {kind.name} came; heard {self.heard[-10:]}")
 
     def grant(self) -> None:
-        """Open the word, then say so."""
+        """Open the word, then say so, unless the program has seen it and ended meanwhile."""
         assert self.page is not None
         self.epoch += 1
         self.page.open(self.epoch)
-        self.send(LeaseNoteMessage(Type.GRANT, 0, self.epoch))
+        with contextlib.suppress(BrokenPipeError):
+            self.send(LeaseNoteMessage(Type.GRANT, 0, self.epoch))
 
     def pace(self, queue_us: int) -> None:
         """Bound the program's unfinished work."""
