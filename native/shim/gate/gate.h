@@ -103,6 +103,14 @@ static inline struct mw_slot *gate_block(void)
     return slot;
 }
 
+/* Around a query that found that all work is done: its caller uses the GPU no more than before. */
+static inline void gate_unblock_idle(struct mw_slot *slot)
+{
+    if (slot) {
+        __atomic_store_n(&slot->blocked, slot->blocked - 1, __ATOMIC_RELEASE);
+    }
+}
+
 static inline void gate_unblock(struct mw_slot *slot)
 {
     if (slot) {

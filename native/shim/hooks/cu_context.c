@@ -38,10 +38,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
     CUresult result = DRIVER(cuDeviceTotalMem_v2)(bytes, dev);
     if (result == CUDA_SUCCESS && client_is_active()) {
         struct device *device = device_look_up(dev);
-        uint64_t limit = device ? device_limit(device) : *bytes;
-        if (limit < *bytes) {
-            *bytes = limit;
-        }
+        *bytes = device ? device_limit(device) : *bytes;
     }
     return result;
 }
@@ -53,8 +50,9 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
     if (result == CUDA_SUCCESS && client_is_active()) {
         device = device_look_up(dev);
     }
-    if (device && device_limit(device) < *bytes) {
-        *bytes = (unsigned int)device_limit(device);
+    if (device) {
+        uint64_t limit = device_limit(device);
+        *bytes = limit > UINT32_MAX ? UINT32_MAX : (unsigned int)limit;
     }
     return result;
 }

@@ -1,4 +1,4 @@
-/* Allocation, as programs see it. */
+/* Allocation, as programs see it. The walk from here to the driver is in native/shim/README.md. */
 #include "shim/agent/client_report.h"
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"

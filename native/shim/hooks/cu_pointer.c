@@ -102,12 +102,29 @@ static void unpin_without_tokens(bool asked, CUdeviceptr pointer, CUresult resul
     }
 }
 
+/* Without a lease where nothing that moves lies at the address: the driver answers from its tables. */
+static struct mw_slot *enter(bool moves) { return moves ? gate_enter() : NULL; }
+
+static void leave(struct mw_slot *slot)
+{
+    if (slot) {
+        gate_leave(slot);
+    }
+}
+
+/* True if the address is of memory that the driver sees coming and going. */
+static bool is_moving(CUdeviceptr pointer, struct address_info *info)
+{
+    return client_is_active() && address_info_get(pointer, info) && !info->managed;
+}
+
 CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     struct address_info info;
     struct answer answer;
     enum told told = ASK_DRIVER;
-    if (data && client_is_active() && address_info_get(ptr, &info) && !info.managed) {
+    bool moves = is_moving(ptr, &info);
+    if (data && moves) {
         told = tell(&answer, attribute, ptr, &info);
     }
     if (told == TOLD) {
@@ -125,23 +142,45 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct mw_slot *slot = gate_enter();
+    struct mw_slot *slot = enter(moves || tokens);
     result = DRIVER(cuPointerGetAttribute)(data, attribute, ptr);
     unpin_without_tokens(tokens, ptr, result, data);
-    gate_leave(slot);
+    leave(slot);
     return result;
+}
+
+/* Answers all that we know: this call says nothing where there is nothing to say. False: some of it is for the
+ * driver to answer, and nothing is written unless the driver has answered. */
+static bool tell_all(unsigned int count, const CUpointer_attribute *attributes, void **data,
+                     CUdeviceptr pointer, const struct address_info *info, bool driver_answered)
+{
+    struct answer answer;
+    bool is_whole = count > 0;
+    for (unsigned i = 0; i < count; i++) {
+        is_whole &= data[i] && tell(&answer, attributes[i], pointer, info) != ASK_DRIVER;
+    }
+    for (unsigned i = 0; (is_whole || driver_answered) && i < count; i++) {
+        if (data[i] && tell(&answer, attributes[i], pointer, info) != ASK_DRIVER) {
+            memcpy(data[i], &answer, answer.bytes);
+        }
+    }
+    return is_whole;
 }
 
 CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute *attributes,
                                 void **data, CUdeviceptr ptr)
 {
     struct address_info info;
-    if (client_is_active()) {
-        ptr = address_info_as_seen(ptr);
-    }
     const void *tokens = NULL;
     if (!attributes || !data) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    bool moves = is_moving(ptr, &info);
+    if (moves && tell_all(num_attributes, attributes, data, ptr, &info, false)) {
+        return CUDA_SUCCESS;
+    }
+    if (client_is_active()) {
+        ptr = address_info_as_seen(ptr);
     }
     for (unsigned i = 0; i < num_attributes; i++) {
         tokens = attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS ? data[i] : tokens;
@@ -150,20 +189,12 @@ CUresult cuPointerGetAttributes(unsigned int num_attributes, CUpointer_attribute
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct mw_slot *slot = gate_enter();
+    struct mw_slot *slot = enter(moves || tokens);
     result = DRIVER(cuPointerGetAttributes)(num_attributes, attributes, data, ptr);
     unpin_without_tokens(tokens != NULL, ptr, result, tokens);
-    gate_leave(slot);
-    if (result != CUDA_SUCCESS || !client_is_active() || !address_info_get(ptr, &info) ||
-        info.managed) {
-        return result;
+    leave(slot);
+    if (result == CUDA_SUCCESS && is_moving(ptr, &info)) {
+        tell_all(num_attributes, attributes, data, ptr, &info, true);
     }
-    for (unsigned i = 0; i < num_attributes; i++) {
-        struct answer answer;
-        enum told told = tell(&answer, attributes[i], ptr, &info);
-        if (told != ASK_DRIVER) { /* this form says nothing where there is nothing to say */
-            memcpy(data[i], &answer, answer.bytes);
-        }
-    }
-    return CUDA_SUCCESS;
+    return result;
 }

@@ -120,7 +120,11 @@
     {                                                          \
         struct mw_slot *slot = gate_block();                   \
         CUresult result = DRIVER(name) arguments;              \
-        gate_unblock(slot);                                    \
+        if (result == CUDA_SUCCESS) {                          \
+            gate_unblock_idle(slot);                           \
+        } else {                                               \
+            gate_unblock(slot);                                \
+        }                                                      \
         return result;                                         \
     }
 #define WRAP_OWN(name, parameters, arguments, flavour, base)
