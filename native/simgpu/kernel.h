@@ -19,7 +19,7 @@
 
 #include <stdint.h>
 
-#define SIMGPU_KERNEL_ABI 2u
+#define SIMGPU_KERNEL_ABI 3u
 #define SIMGPU_PARAMS_MAX 32u
 
 struct simgpu_launch {
@@ -32,6 +32,7 @@ struct simgpu_launch {
      * multimem.ld_reduce. */
     void (*multimem_store)(uint64_t *at, const uint64_t *words, uint64_t count);
     void (*multimem_sum)(uint64_t *sums, const uint64_t *at, uint64_t count);
+    uint64_t memory_bytes_per_s; /* of the GPU's own memory */
 };
 
 struct simgpu_kernel {
@@ -67,6 +68,18 @@ struct simgpu_kernel {
         .abi = SIMGPU_KERNEL_ABI, .time_ns = name##_time, SIMGPU_SIZES_(__VA_ARGS__)};         \
     static uint64_t name##_time(const struct simgpu_launch *launch __attribute__((unused)),    \
                                 void **params __attribute__((unused)))
+
+/* SIMGPU_KERNEL for one that takes as long on the GPU as time(launch, params) says once the block has run, in ns. */
+#define SIMGPU_KERNEL_TAKING(time, name, ...)                                           \
+    static void name##_body(const struct simgpu_launch *launch, void **params);         \
+    extern const struct simgpu_kernel simgpu_kernel_##name;                             \
+    __attribute__((visibility("default")))                                              \
+    const struct simgpu_kernel simgpu_kernel_##name = {.abi = SIMGPU_KERNEL_ABI,        \
+                                                       .body = name##_body,             \
+                                                       .time_ns = (time),               \
+                                                       SIMGPU_SIZES_(__VA_ARGS__)};     \
+    static void name##_body(const struct simgpu_launch *launch __attribute__((unused)), \
+                            void **params __attribute__((unused)))
 
 /* A kernel that spins, as those do that wait for another GPU or process: the block is run again and
  * again, takes the GPU's time in between, and returns whether it has ended. spun_ns: for how long it

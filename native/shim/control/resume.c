@@ -8,6 +8,7 @@
 #include "shim/mem/accounting.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
+#include "shim/mem/zero_fill.h"
 #include "shim/swap/host_memory.h"
 #include "shim/swap/host_segments.h"
 
@@ -15,6 +16,7 @@ int resume_welcomed(struct session *session, const struct mw_welcome *welcome, i
 {
     host_memory_set_agent(welcome->flags);
     alloc_set_mode(welcome->mode);
+    zero_fill_set(welcome->flags);
     if (!session->was_welcomed) {
         gate_init(session->counters);
     }

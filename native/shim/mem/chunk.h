@@ -18,19 +18,28 @@ enum chunk_state {
 
 /* What a chunk holds. */
 enum chunk_content {
-    CHUNK_DATA, /* anything, or not known */
-    CHUNK_ZERO, /* resident: a scan found only zeros; evicted: it comes back as zeros */
+    CHUNK_DATA,  /* anything, or not known */
+    CHUNK_ZERO,  /* resident: a scan found only zeros; evicted: it comes back as zeros */
+    CHUNK_CLEAN, /* resident: a scan found the bytes of its host copy */
+};
+
+/* Two numbers below 2^61 - 1 (swap/content_hash.h). */
+struct content_hash {
+    uint64_t of[2];
 };
 
 struct chunk {
     CUmemGenericAllocationHandle
         handle; /* without memory: 0, or kept for the next (free_cache.h) */
     uint64_t bytes;
-    void *host;            /* its bytes while it is evicted, and until they have come back */
+    void *host; /* its bytes while it is evicted; while it is resident, a copy that may be stale */
+    struct content_hash hash; /* with is_hashed: of its host copy, or of what was scanned last */
     uint32_t scanned_turn; /* the device's lease_count when it was scanned; 0: not since it came */
     enum chunk_state state;
     enum chunk_content content;
-    bool busy;            /* being scanned or moved: it stays as it is until that has ended */
+    bool busy; /* being scanned or moved: it stays as it is until that has ended */
+    bool is_hashed;
+    uint8_t changes;      /* how many times in a row a scan found that it had changed */
     bool staging_mapped;  /* mapped in the staging range of its handle as well (vmm_handle.h) */
     bool decommit_wanted; /* nothing is in it any more, and it gets no memory: decommitted soon */
 };

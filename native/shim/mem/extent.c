@@ -260,6 +260,11 @@ void extent_unmap(struct extent *extent)
         DRIVER(cuMemUnmap)(extent_address(extent, i), extent->chunks[i].bytes);
         chunk_transition(&extent->chunks[i], CHUNK_UNTOUCHED);
         extent->chunks[i].content = CHUNK_DATA;
+        extent->chunks[i].changes = 0;
+        if (extent->chunks[i].host) {
+            mem_upcalls.host_free(extent->chunks[i].host, extent->chunks[i].bytes);
+            extent->chunks[i].host = NULL;
+        }
         extent->device->resident_bytes -= extent->chunks[i].bytes;
     }
 }

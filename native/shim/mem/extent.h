@@ -40,6 +40,7 @@ struct extent {
         struct vmm_handle *vmm_handle; /* the kind EXTENT_MAPPED */
     };
     uint32_t pins;       /* reasons for which it never leaves the GPU (pin.h) */
+    bool was_pinned;     /* at some time: others may have access that we do not know of */
     bool exported;       /* others have, or had, a token for it */
     uint64_t sequence;   /* rises from allocation to allocation */
     uint32_t busy;       /* how many of its chunks are busy */

@@ -23,7 +23,7 @@ static bool can_be_kept(const struct extent *extent)
         return false;
     }
     for (uint32_t i = 0; i < extent->chunk_count; i++) {
-        if (extent->chunks[i].state != CHUNK_RESIDENT || extent->chunks[i].host) {
+        if (extent->chunks[i].state != CHUNK_RESIDENT) {
             return false; /* some of it is in host memory: it is not on the GPU to be used again */
         }
     }

@@ -79,6 +79,7 @@ static bool take(find_extent *find, uint64_t key, const struct found *found)
                 charged_bytes(extent) == found->bytes;
     if (same) {
         extent->pins = 1;
+        extent->was_pinned = true;
     } else {
         accounting_unpin(found->gpu, found->bytes);
     }

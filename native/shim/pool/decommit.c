@@ -61,8 +61,10 @@ static void release(struct extent *extent)
     uint64_t resident = 0;
     for (uint32_t i = 0; i < extent->chunk_count; i++) {
         struct chunk *chunk = &extent->chunks[i];
-        if (!chunk->decommit_wanted) {
-            continue;
+        bool wanted = chunk->decommit_wanted;
+        chunk->decommit_wanted = false;
+        if (!wanted || chunk->state == CHUNK_DECOMMITTED) {
+            continue; /* it was damaged (swap/damage.h): it is given back already */
         }
         if (chunk_has_memory(chunk)) {
             extent_unmap_chunk(extent, i);
@@ -73,7 +75,6 @@ static void release(struct extent *extent)
             chunk->host = NULL;
         }
         chunk->content = CHUNK_DATA;
-        chunk->decommit_wanted = false;
         chunk_transition(chunk, CHUNK_DECOMMITTED);
         bytes += chunk->bytes;
     }

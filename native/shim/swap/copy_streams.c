@@ -14,6 +14,7 @@ static CUresult make(struct copy_streams *copy_streams)
 {
     CUresult result = DRIVER(cuStreamCreate)(&copy_streams->out, CU_STREAM_NON_BLOCKING);
     result = result ? result : DRIVER(cuStreamCreate)(&copy_streams->in, CU_STREAM_NON_BLOCKING);
+    result = result ? result : DRIVER(cuStreamCreate)(&copy_streams->hash, CU_STREAM_NON_BLOCKING);
     result = result ? result : make_event(&copy_streams->scanned);
     for (int i = 0; !result && i < COPY_DEPTH; i++) {
         result = make_event(&copy_streams->out_done[i]);
@@ -34,7 +35,7 @@ static void destroy_events(CUevent *events, size_t count)
 /* Of one that was not wholly made: the next try makes all of it. */
 static void take_down(struct copy_streams *copy_streams)
 {
-    CUstream streams[] = {copy_streams->out, copy_streams->in};
+    CUstream streams[] = {copy_streams->out, copy_streams->in, copy_streams->hash};
     for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
         if (streams[i]) {
             DRIVER(cuStreamDestroy_v2)(streams[i]);

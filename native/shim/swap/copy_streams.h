@@ -13,7 +13,7 @@
 struct copy_streams {
     CUcontext context;           /* all below was made in it, and goes with it */
     uint32_t contexts_destroyed; /* of the device, when they were made */
-    CUstream out, in;            /* never take part in captures */
+    CUstream out, in, hash;      /* never take part in captures */
     CUevent out_done[COPY_DEPTH], in_done[COPY_DEPTH], scanned;
     struct zero_scan zero_scan;
 };

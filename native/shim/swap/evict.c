@@ -3,10 +3,42 @@
 #include <string.h>
 
 #include "shim/base/driver.h"
+#include "shim/base/message.h"
+#include "shim/swap/clean.h"
+#include "shim/swap/content_hash.h"
 #include "shim/swap/host_arena.h"
 #include "shim/swap/host_memory.h"
 
 #define AT_ONCE 16u /* chunks, until messages are looked at */
+
+/* Chunks that are hashed come first, so that one launch hashes all of them. Returns how many there are. */
+static uint32_t hashed_first(struct transfer *transfer, uint32_t count)
+{
+    uint32_t hashed = 0;
+    if (!content_hash_is_possible(&transfer->copy_streams.zero_scan)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct victim scan = transfer->scans[i];
+        if (clean_wants_hash(scan.extent, &scan.extent->chunks[scan.index])) {
+            transfer->scans[i] = transfer->scans[hashed];
+            transfer->scans[hashed++] = scan;
+        }
+    }
+    return hashed;
+}
+
+static CUresult run_scan(struct transfer *transfer, uint32_t count)
+{
+    struct zero_scan *zeros = &transfer->copy_streams.zero_scan;
+    CUstream stream = transfer->copy_streams.in;
+    CUresult result = zero_scan_run(zeros, count, stream);
+    if (result == CUDA_SUCCESS && transfer->hash_count &&
+        content_hash_run(zeros, 0, transfer->hash_count, stream) != CUDA_SUCCESS) {
+        transfer->hash_count = 0;
+    }
+    return result ? result : DRIVER(cuEventRecord)(transfer->copy_streams.scanned, stream);
+}
 
 static void begin_scan(struct transfer *transfer)
 {
@@ -17,22 +49,33 @@ static void begin_scan(struct transfer *transfer)
         struct victim scan = transfer->scans[i];
         struct chunk *chunk = &scan.extent->chunks[scan.index];
         if (extent_ensure_mapped(scan.extent, scan.index) != CUDA_SUCCESS) {
-            chunk->scanned_turn =
-                transfer->device->lease_count; /* it has to be copied, should that work better */
-            chunk->content = CHUNK_DATA;
+            /* it has to be copied, should that work better */
+            clean_scanned(chunk, transfer->device->lease_count, false, NULL);
             continue;
         }
-        zero_scan_add(zeros, count, extent_address(scan.extent, scan.index), chunk->bytes);
         transfer->scans[count++] = scan;
     }
     if (!count) {
         return;
     }
-    if (zero_scan_run(zeros, count, transfer->copy_streams.in) != CUDA_SUCCESS ||
-        DRIVER(cuEventRecord)(transfer->copy_streams.scanned, transfer->copy_streams.in) !=
-            CUDA_SUCCESS) {
+    transfer->hash_count = hashed_first(transfer, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct victim scan = transfer->scans[i];
+        zero_scan_add(zeros, i, extent_address(scan.extent, scan.index),
+                      scan.extent->chunks[scan.index].bytes);
+    }
+    CUresult result = run_scan(transfer, count);
+    if (result != CUDA_SUCCESS) {
         DRIVER(cuStreamSynchronize)(transfer->copy_streams.in);
-        zero_scan_give_up(zeros); /* then everything is copied */
+        zero_scan_give_up(zeros, result); /* then everything is copied */
+        if (clean_mode() != CLEAN_OFF) {
+            content_hash_check(zeros);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            struct victim scan = transfer->scans[i];
+            clean_scanned(&scan.extent->chunks[scan.index], transfer->device->lease_count, false,
+                          NULL);
+        }
         return;
     }
     transfer->scan_count = count;
@@ -46,9 +89,11 @@ void evict_end_scan(struct transfer *transfer, bool succeeded)
     for (uint32_t i = 0; i < transfer->scan_count; i++) {
         struct victim *scan = &transfer->scans[i];
         struct chunk *chunk = &scan->extent->chunks[scan->index];
-        chunk->scanned_turn = transfer->device->lease_count;
-        bool is_zero = succeeded && zero_scan_is_zero(&transfer->copy_streams.zero_scan, i);
-        chunk->content = is_zero ? CHUNK_ZERO : CHUNK_DATA;
+        const struct zero_scan *zeros = &transfer->copy_streams.zero_scan;
+        struct content_hash hash;
+        bool is_zero = succeeded && zero_scan_is_zero(zeros, i);
+        bool hashed = succeeded && i < transfer->hash_count && content_hash_get(zeros, i, &hash);
+        clean_scanned(chunk, transfer->device->lease_count, is_zero, hashed ? &hash : NULL);
         extent_end_busy(scan->extent, scan->index);
     }
     transfer->scan_count = 0;
@@ -101,8 +146,21 @@ static bool evict_busy(struct transfer *transfer, struct victim victim)
     if (host) {
         host_arena_give_back(host, bytes);
     }
+    clean_stays(&victim.extent->chunks[victim.index]);
     extent_end_busy(victim.extent, victim.index);
     return false;
+}
+
+/* CLEAN_VERIFY: the hash found the chunk unchanged, and it was copied all the same. The new copy is kept. */
+static void compare(struct chunk *chunk, const void *copy)
+{
+    if (memcmp(chunk->host, copy, chunk->bytes) != 0) {
+        message_print("report it, with the program and the driver's version",
+                      "memory that has the hash of its host copy differs from it");
+        transfer_totals.wrong_bytes += chunk->bytes;
+    }
+    transfer_totals.verified_bytes += chunk->bytes;
+    host_arena_give_back(chunk->host, chunk->bytes);
 }
 
 void evict_end(struct transfer *transfer, bool succeeded)
@@ -113,11 +171,15 @@ void evict_end(struct transfer *transfer, bool succeeded)
     if (!succeeded) {
         host_arena_give_back(move.host, chunk->bytes);
         chunk_transition(chunk, CHUNK_RESIDENT);
+        clean_stays(chunk);
         transfer->failed = true;
         extent_end_busy(move.extent, move.index);
         return;
     }
     transfer_unmap(transfer, move.extent, move.index);
+    if (chunk->host) {
+        compare(chunk, move.host);
+    }
     chunk->host = move.host;
     chunk->content = CHUNK_DATA;
     transfer_totals.evicted_bytes += chunk->bytes;
@@ -152,7 +214,15 @@ static enum step next_step(struct transfer *transfer, struct victim *victim, uin
     }
     struct chunk *chunk = &victim->extent->chunks[victim->index];
     uint64_t bytes = chunk->bytes;
-    if (chunk->content == CHUNK_ZERO) {
+    if (chunk->scanned_turn != transfer->device->lease_count) {
+        clean_not_scanned(chunk);
+    }
+    bool verified = chunk->content == CHUNK_CLEAN && clean_mode() == CLEAN_VERIFY;
+    if (clean_costs_nothing(chunk) && !verified) {
+        if (chunk->host) {
+            clean_use_copy(chunk);
+            chunk->content = CHUNK_DATA; /* it is in the copy */
+        }
         transfer_unmap(transfer, victim->extent, victim->index);
         *dropped += bytes;
         *order -= bytes < *order ? bytes : *order;
@@ -164,6 +234,9 @@ static enum step next_step(struct transfer *transfer, struct victim *victim, uin
     if (extent_ensure_mapped(victim->extent, victim->index) != CUDA_SUCCESS) {
         transfer->failed = true;
         return STEP_STUCK;
+    }
+    if (chunk->host) {
+        clean_use_copy(chunk); /* to compare it */
     }
     extent_begin_busy(victim->extent, victim->index);
     return STEP_COPY;
@@ -205,4 +278,13 @@ void evict_begin(struct transfer *transfer)
     } else if (dropped) {
         transfer->report(transfer->device, dropped, false, false);
     }
+}
+
+bool evict_scan(struct transfer *transfer)
+{
+    LOCK_SCOPE(&extent_lock);
+    if (transfer->copy_streams.zero_scan.function && !transfer->scan_count) {
+        begin_scan(transfer);
+    }
+    return transfer->scan_count;
 }

@@ -20,4 +20,7 @@ void evict_end_scan(struct transfer *transfer, bool succeeded);
 /* Reports the end of the oldest order; `bytes` were evicted since the last report. */
 void evict_end_order(struct transfer *transfer, uint64_t bytes);
 
+/* Begins to scan chunks that were not scanned since the last lease; false: there are none, or it cannot scan. */
+bool evict_scan(struct transfer *transfer);
+
 #endif

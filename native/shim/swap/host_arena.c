@@ -15,7 +15,13 @@ struct piece {
     uint64_t segment; /* 0: the shim's own memory */
     uint64_t units;
     uint64_t free_units;
-    unsigned char taken[]; /* one for each unit */
+    unsigned char taken[]; /* one enum unit for each unit */
+};
+
+enum unit {
+    UNIT_FREE,
+    UNIT_NEEDED,
+    UNIT_SPARE, /* taken, and can be given back at any time */
 };
 
 static struct lock lock = LOCK_INIT(LOCK_HOST_ARENA); /* a leaf: nothing is called with it held */
@@ -74,22 +80,29 @@ bool host_arena_remove(uint64_t segment)
     return true;
 }
 
-static void *take_from(struct piece *piece, uint64_t units)
+/* The first of a run of units that all are free, or (with `spare`) free or spare; NULL: there is none. */
+static unsigned char *find_run(struct piece *piece, uint64_t units, bool spare)
 {
     uint64_t run = 0;
-    if (piece->free_units < units) {
-        return NULL;
-    }
     for (uint64_t i = 0; i < piece->units; i++) {
-        run = piece->taken[i] ? 0 : run + 1;
+        unsigned char unit = piece->taken[i];
+        run = unit == UNIT_FREE || (spare && unit == UNIT_SPARE) ? run + 1 : 0;
         if (run == units) {
-            uint64_t first = i + 1 - units;
-            memset(piece->taken + first, 1, units);
-            piece->free_units -= units;
-            return piece->base + first * UNIT;
+            return piece->taken + i + 1 - units;
         }
     }
     return NULL;
+}
+
+static void *take_from(struct piece *piece, uint64_t units)
+{
+    unsigned char *run = piece->free_units < units ? NULL : find_run(piece, units, false);
+    if (!run) {
+        return NULL;
+    }
+    memset(run, UNIT_NEEDED, units);
+    piece->free_units -= units;
+    return piece->base + (uint64_t)(run - piece->taken) * UNIT;
 }
 
 void *host_arena_take(uint64_t bytes)
@@ -105,18 +118,74 @@ void *host_arena_take(uint64_t bytes)
     return NULL;
 }
 
+/* The unit at an address, and its piece; NULL: it is in none. */
+static unsigned char *unit_at(const void *at, struct piece **piece)
+{
+    const unsigned char *byte = at;
+    for (struct piece *p = pieces; p; p = p->next) {
+        if (byte >= p->base && (uint64_t)(byte - p->base) < p->units * UNIT) {
+            *piece = p;
+            return p->taken + (uint64_t)(byte - p->base) / UNIT;
+        }
+    }
+    return NULL;
+}
+
 void host_arena_give_back(void *at, uint64_t bytes)
 {
     uint64_t units = (bytes + UNIT - 1) / UNIT;
+    struct piece *piece = NULL;
+    LOCK_SCOPE(&lock);
+    unsigned char *taken = unit_at(at, &piece);
+    if (taken) {
+        memset(taken, UNIT_FREE, units);
+        piece->free_units += units;
+    }
+}
+
+void host_arena_set_spare(void *at, uint64_t bytes, bool spare)
+{
+    struct piece *piece = NULL;
+    LOCK_SCOPE(&lock);
+    unsigned char *taken = unit_at(at, &piece);
+    if (taken) {
+        memset(taken, spare ? UNIT_SPARE : UNIT_NEEDED, (bytes + UNIT - 1) / UNIT);
+    }
+}
+
+bool host_arena_is_spare(const void *at)
+{
+    struct piece *piece = NULL;
+    LOCK_SCOPE(&lock);
+    const unsigned char *taken = unit_at(at, &piece);
+    return taken && *taken == UNIT_SPARE;
+}
+
+const unsigned char *host_arena_find_spare(uint64_t bytes)
+{
     LOCK_SCOPE(&lock);
     for (struct piece *p = pieces; p; p = p->next) {
-        uint64_t offset = (uint64_t)((unsigned char *)at - p->base);
-        if ((unsigned char *)at >= p->base && offset < p->units * UNIT) {
-            memset(p->taken + offset / UNIT, 0, units);
-            p->free_units += units;
-            return;
+        const unsigned char *run = find_run(p, (bytes + UNIT - 1) / UNIT, true);
+        if (run) {
+            return p->base + (uint64_t)(run - p->taken) * UNIT;
         }
     }
+    return NULL;
+}
+
+bool host_arena_is_all_spare(uint64_t segment)
+{
+    bool spare = false;
+    LOCK_SCOPE(&lock);
+    for (const struct piece *p = pieces; p; p = p->next) {
+        for (uint64_t i = 0; p->segment == segment && i < p->units; i++) {
+            if (p->taken[i] == UNIT_NEEDED) {
+                return false;
+            }
+            spare = spare || p->taken[i] == UNIT_SPARE;
+        }
+    }
+    return spare;
 }
 
 uint64_t host_arena_bytes(void) { return total; }

@@ -16,6 +16,13 @@ int host_arena_add(void *base, uint64_t bytes, uint64_t segment);
 bool host_arena_uses(uint64_t segment);
 /* Takes the pieces of a segment out of the arena, unless they are in use. */
 bool host_arena_remove(uint64_t segment);
+/* Memory that was taken can be given back at any time (`spare`), or is needed. */
+void host_arena_set_spare(void *at, uint64_t bytes, bool spare);
+bool host_arena_is_spare(const void *at);
+/* Where `bytes` in one piece would be free if spare memory were given back; NULL: nowhere. */
+const unsigned char *host_arena_find_spare(uint64_t bytes);
+/* True if some of a segment is in use, and all of that is spare. */
+bool host_arena_is_all_spare(uint64_t segment);
 void host_arena_after_fork(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
+#include "shim/swap/clean.h"
 #include "shim/swap/host_arena.h"
 #include "shim/swap/host_segments.h"
 
@@ -83,6 +84,9 @@ static bool add_own(uint64_t bytes)
 void *host_memory_take(uint64_t bytes)
 {
     void *at = host_arena_take(bytes);
+    if (!at && clean_make_room(bytes)) { /* copies that are not needed go first: they are here */
+        at = host_arena_take(bytes);
+    }
     while (!at && bytes <= HOST_PIECE_BYTES && (host_segments_register_one() || ask(bytes))) {
         at = host_arena_take(bytes);
     }

@@ -13,6 +13,7 @@
 #include "shim/base/lock.h"
 #include "shim/mem/device.h"
 #include "shim/mem/device_contexts.h"
+#include "shim/swap/clean.h"
 #include "shim/swap/host_arena.h"
 
 #define MAP_STEP_BYTES (2ull << 20)
@@ -107,6 +108,32 @@ bool host_segments_register_one(void)
     return added;
 }
 
+/* The agent wants memory back, and no segment is empty: gives the spare copies in the last one back that has only
+ * such. */
+static void empty_one(void)
+{
+    const unsigned char *base = NULL;
+    uint64_t bytes = 0;
+    lock_take(&lock);
+    for (const struct segment *s = segments; back_asked && s; s = s->next) {
+        if (s->registered != s->bytes || s->bytes > wanted_back) {
+            continue;
+        }
+        if (!host_arena_uses(s->number)) {
+            base = NULL;
+            break;
+        }
+        if (host_arena_is_all_spare(s->number)) {
+            base = s->base;
+            bytes = s->bytes;
+        }
+    }
+    lock_drop(&lock);
+    if (base) {
+        clean_drop_within(base, bytes);
+    }
+}
+
 /* Takes the last segment of which nothing is in use out of the list and the arena. */
 static void begin_unmap(void)
 {
@@ -167,6 +194,7 @@ static long work_a_little(void)
     if (unmapping) {
         unregister_one();
     } else if (!pushed || !host_segments_register_one()) {
+        empty_one();
         begin_unmap();
     }
     if (pushed) {

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "wire/wire.h"
+#include "wire/host.h"
 
 /* Registered with one call: no chunk is larger, and longer ones would hold up a drain. */
 #define HOST_PIECE_BYTES (64ull << 20)

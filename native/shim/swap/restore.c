@@ -1,8 +1,12 @@
 #include "shim/swap/restore.h"
 
+#include <string.h>
+
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
-#include "shim/swap/host_arena.h"
+#include "shim/swap/clean.h"
+#include "shim/swap/content_hash.h"
+#include "shim/swap/damage.h"
 
 #define FAILURES_MAX 6 /* in a row, until it is said; tried again with longer pauses */
 
@@ -38,6 +42,44 @@ bool restore_is_hopeless(struct transfer *transfer, CUresult why)
     return transfer->failures >= FAILURES_MAX;
 }
 
+/* Behind the copy of a chunk whose hash is known, for which `done` is recorded: hashes what has come, beside the
+ * next copies, and records `done` anew. False: it cannot. */
+static bool begin_hash(struct transfer *transfer, const struct move *move, CUdeviceptr at,
+                       CUevent done)
+{
+    CUstream stream = transfer->copy_streams.hash;
+    const struct chunk *chunk = &move->extent->chunks[move->index];
+    struct zero_scan *zero_scan = &transfer->copy_streams.zero_scan;
+    uint32_t slot = transfer_slot(&transfer->in, move);
+    if (!chunk->host || !chunk->is_hashed || !content_hash_is_possible(zero_scan)) {
+        return false;
+    }
+    zero_scan_add(zero_scan, slot, at, chunk->bytes);
+    if (DRIVER(cuStreamWaitEvent)(stream, done, 0) == CUDA_SUCCESS &&
+        content_hash_run(zero_scan, slot, 1, stream) == CUDA_SUCCESS &&
+        DRIVER(cuEventRecord)(done, stream) == CUDA_SUCCESS) {
+        return true;
+    }
+    DRIVER(cuStreamSynchronize)(stream); /* nothing of it may run when the chunk's memory goes */
+    return false;
+}
+
+enum came {
+    CAME_UNKNOWN, /* it was not hashed */
+    CAME_TRUE,
+    CAME_WRONG, /* its hash is not that of what left */
+};
+
+static enum came what_came(const struct transfer *transfer, const struct move *move, uint32_t slot)
+{
+    const struct chunk *chunk = &move->extent->chunks[move->index];
+    struct content_hash hash;
+    if (!move->hashed || !content_hash_get(&transfer->copy_streams.zero_scan, slot, &hash)) {
+        return CAME_UNKNOWN;
+    }
+    return memcmp(&hash, &chunk->hash, sizeof(hash)) == 0 ? CAME_TRUE : CAME_WRONG;
+}
+
 static CUresult begin_restore(struct transfer *transfer, struct extent *extent, uint32_t index)
 {
     struct copy_streams *copy_streams = &transfer->copy_streams;
@@ -55,7 +97,7 @@ static CUresult begin_restore(struct transfer *transfer, struct extent *extent, 
         }
         CUdeviceptr at = extent_address(extent, index);
         struct move *move = transfer_begin(&transfer->in, copy_streams->in_done, &done);
-        *move = (struct move){extent, index, NULL, chunk->host, move->began_ns};
+        *move = (struct move){extent, index, NULL, chunk->host, false, move->began_ns};
         result = chunk->host
                      ? DRIVER(cuMemcpyHtoDAsync_v2)(at, chunk->host, chunk->bytes, copy_streams->in)
                      : DRIVER(cuMemsetD32Async)(at, 0, chunk->bytes / sizeof(uint32_t),
@@ -69,6 +111,7 @@ static CUresult begin_restore(struct transfer *transfer, struct extent *extent, 
             extent_unmap_chunk(extent, index);
             return result;
         }
+        move->hashed = begin_hash(transfer, move, at, done);
         chunk_transition(chunk, CHUNK_MOVING);
         extent_begin_busy(extent, index);
     } else {
@@ -79,9 +122,23 @@ static CUresult begin_restore(struct transfer *transfer, struct extent *extent, 
     return CUDA_SUCCESS;
 }
 
+static void end_well(struct transfer *transfer, const struct move *move, enum came came)
+{
+    struct chunk *chunk = &move->extent->chunks[move->index];
+    bool is_lost = !chunk->host && chunk->content != CHUNK_ZERO;
+    transfer_totals.restored_bytes += chunk->host ? chunk->bytes : 0;
+    if (came == CAME_WRONG || is_lost) {
+        damage_end(transfer, move->extent, move->index);
+        return;
+    }
+    clean_restored(chunk, came == CAME_TRUE);
+    chunk_transition(chunk, CHUNK_RESIDENT);
+}
+
 void restore_end(struct transfer *transfer, CUresult result)
 {
     struct move move = transfer->in.moves[transfer->in.first];
+    uint32_t slot = transfer_slot(&transfer->in, &transfer->in.moves[transfer->in.first]);
     struct chunk *chunk = &move.extent->chunks[move.index];
     transfer_end(&transfer->in, move.copied ? chunk->bytes : 0, &transfer_totals.restored_ns);
     if (result != CUDA_SUCCESS) {
@@ -90,13 +147,7 @@ void restore_end(struct transfer *transfer, CUresult result)
         put_off(transfer, result);
     } else {
         transfer->failures = 0;
-        if (chunk->host) {
-            host_arena_give_back(chunk->host, chunk->bytes);
-            transfer_totals.restored_bytes += chunk->bytes;
-        }
-        chunk->host = NULL;
-        chunk->content = CHUNK_DATA;
-        chunk_transition(chunk, CHUNK_RESIDENT);
+        end_well(transfer, &move, what_came(transfer, &move, slot));
     }
     extent_end_busy(move.extent, move.index);
 }

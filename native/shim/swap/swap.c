@@ -7,6 +7,8 @@
 #include "shim/base/message.h"
 #include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
+#include "shim/swap/clean.h"
+#include "shim/swap/content_hash.h"
 #include "shim/swap/evict.h"
 #include "shim/swap/restore.h"
 #include "shim/swap/transfer.h"
@@ -93,6 +95,15 @@ static bool misses_nothing(const struct transfer *transfer)
     return !missing;
 }
 
+/* Loads the kernels into the current context. */
+static void load(struct transfer *transfer)
+{
+    zero_scan_load(&transfer->copy_streams.zero_scan, transfer->device->lease_count);
+    if (clean_mode() != CLEAN_OFF) {
+        content_hash_check(&transfer->copy_streams.zero_scan);
+    }
+}
+
 static void step(struct transfer *transfer, bool begin)
 {
     if (!transfer->order_count && !transfer_is_moving(transfer) && misses_nothing(transfer)) {
@@ -114,7 +125,7 @@ static void step(struct transfer *transfer, bool begin)
     }
     finish(transfer, false);
     if (begin && transfer->order_count) {
-        zero_scan_load(&transfer->copy_streams.zero_scan, transfer->device->lease_count);
+        load(transfer);
         if (!transfer->in.count) { /* restores that began before the order have to end first */
             evict_begin(transfer);
         }
@@ -173,10 +184,29 @@ void swap_prepare(struct device *device)
     }
     own_contexts(true);
     if (copy_streams_enter(&transfer->copy_streams, device, &why)) {
-        zero_scan_load(&transfer->copy_streams.zero_scan, device->lease_count);
+        load(transfer);
         device_pop();
     }
     own_contexts(owned);
+}
+
+void swap_count_content(struct device *device,
+                        void (*tell)(struct device *device, struct content content))
+{
+    struct transfer *transfer = transfer_of(device);
+    CUresult why;
+    bool owned = owns_contexts;
+    own_contexts(true);
+    if (copy_streams_enter(&transfer->copy_streams, device, &why)) {
+        zero_scan_load(&transfer->copy_streams.zero_scan, device->lease_count);
+        do {
+            finish(transfer, true);
+        } while (evict_scan(transfer));
+        device_pop();
+    }
+    own_contexts(owned);
+    LOCK_SCOPE(&extent_lock);
+    tell(device, content_count(device));
 }
 
 void swap_order(struct device *device, uint64_t bytes, transfer_report *report)

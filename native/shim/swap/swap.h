@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "shim/mem/device.h"
+#include "shim/swap/content.h"
 #include "shim/swap/transfer.h"
 
 #define SWAP_NEVER UINT64_MAX
@@ -23,6 +24,10 @@ void swap_order(struct device *device, uint64_t bytes, transfer_report *report);
 /* Allows `bytes` more to be restored; device NULL: one that is gone. The agent waits until every byte of all
  * devices is back. */
 void swap_grant_budget(struct device *device, uint64_t bytes);
+/* Scans what the device's memory is, and waits for that; `tell` is called with the result, under extent_lock. Nothing
+ * of this process runs, and it has no orders. */
+void swap_count_content(struct device *device,
+                        void (*tell)(struct device *device, struct content content));
 /* Carries on. Returns in how many ns it should be called again: 0 at once, SWAP_NEVER when an order or a
  * budget has to come first. *restored: there was a budget, and now every byte is back. */
 uint64_t swap_step(bool *restored);

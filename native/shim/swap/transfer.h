@@ -22,6 +22,7 @@ struct move {
     uint32_t index;
     void *host;  /* evicted: where to */
     bool copied; /* restored: from its host copy, not set to zeros */
+    bool hashed; /* restored: and its bytes are hashed on the GPU */
     uint64_t began_ns;
 };
 
@@ -48,13 +49,16 @@ struct transfer {
     struct direction out, in;
     struct victim scans[ZERO_SCAN_AT_ONCE];
     uint32_t scan_count;
-    uint32_t failures; /* to restore, in a row */
-    uint64_t retry_ns; /* nothing is restored before that */
+    uint32_t hash_count; /* how many of them are hashed: the first */
+    uint32_t failures;   /* to restore, in a row */
+    uint64_t retry_ns;   /* nothing is restored before that */
 };
 
 struct transfer_totals {
     uint64_t evicted_bytes, evicted_ns, restored_bytes, restored_ns;
-    uint64_t zero_bytes; /* evicted without a copy */
+    uint64_t zero_bytes; /* evicted without a copy: they were zeros, or unchanged */
+    uint64_t verified_bytes, wrong_bytes; /* CLEAN_VERIFY */
+    uint64_t damaged_bytes;               /* in host memory */
 };
 
 extern struct transfer_totals transfer_totals;
@@ -73,6 +77,11 @@ struct move *transfer_begin(struct direction *way, CUevent done[], CUevent *even
 struct move transfer_end(struct direction *way, uint64_t bytes, uint64_t *busy_ns);
 /* In how many ns the oldest copy should be done. */
 uint64_t transfer_expected_ns(const struct direction *way);
+/* The slot in the scan's page for a copy of a direction. */
+static inline uint32_t transfer_slot(const struct direction *way, const struct move *move)
+{
+    return ZERO_SCAN_AT_ONCE + (uint32_t)(move - way->moves);
+}
 /* Takes a chunk's memory away: it is evicted. Under extent_lock. */
 void transfer_unmap(struct transfer *transfer, struct extent *extent, uint32_t index);
 

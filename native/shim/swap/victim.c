@@ -1,8 +1,9 @@
-/* Order of choice: chunks of zeros, then the largest that is not more than is wanted, then the smallest that
- * is; of two equal ones the youngest. */
+/* Order of choice: chunks of zeros, then those that are not more than is wanted before those that are, clean
+ * ones first; of the former the largest, of the latter the smallest; of two equal ones the youngest. */
 #include "shim/swap/victim.h"
 
 #include "shim/mem/extent_table.h"
+#include "shim/swap/clean.h"
 
 /* True if `one` is evicted rather than `other`; both are resident, and neither is being moved. */
 static bool is_better_victim(const struct extent *one, const struct chunk *chunk,
@@ -11,11 +12,14 @@ static bool is_better_victim(const struct extent *one, const struct chunk *chunk
     const struct chunk *best = &other->extent->chunks[other->index];
     bool fits = chunk->bytes <= bytes;
     bool best_fits = best->bytes <= bytes;
-    if (chunk->content != best->content) {
+    if ((chunk->content == CHUNK_ZERO) != (best->content == CHUNK_ZERO)) {
         return chunk->content == CHUNK_ZERO;
     }
     if (fits != best_fits) {
         return fits;
+    }
+    if (clean_costs_nothing(chunk) != clean_costs_nothing(best)) {
+        return clean_costs_nothing(chunk);
     }
     if (chunk->bytes != best->bytes) {
         return fits ? chunk->bytes > best->bytes : chunk->bytes < best->bytes;

@@ -14,8 +14,8 @@ struct victim {
 };
 
 /* The chunk to evict when `bytes` are still to go. A program gets back all its memory with its next lease, so
- * it makes no difference when a chunk was used last; what a move costs does. Zeros are first, then the
- * largest chunk of at most `bytes`, of several the youngest: it is the likeliest to be freed before it would
+ * it makes no difference when a chunk was used last; what a move costs does. Zeros are first, then
+ * of the chunks of at most `bytes` the clean ones, then the largest, of several the youngest: it is the likeliest to be freed before it would
  * come back. If all are larger, it is the smallest. `can_scan`: chunks that were not scanned wait until they
  * were, unless the choice is clear. */
 struct victim victim_choose(const struct device *device, uint64_t bytes, bool can_scan);

@@ -3,6 +3,7 @@
 #include "simgpu/base/entry.h"
 #include "simgpu/context/fault.h"
 #include "simgpu/exec/copy_fail.h"
+#include "simgpu/exec/launch_fail.h"
 #include "simgpu/shared/state.h"
 
 CUDA_EXPORT int simgpu_counters(struct simgpu_counters *out)
@@ -17,6 +18,12 @@ CUDA_EXPORT int simgpu_counters(struct simgpu_counters *out)
 CUDA_EXPORT void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result)
 {
     sg_copy_fail_next(to_gpu ? SG_H2D : SG_D2H, after, count, (CUresult)result);
+}
+
+CUDA_EXPORT void simgpu_fail_launches(const char *kernel, uint64_t after, uint64_t count,
+                                      int result)
+{
+    sg_launch_fail_next(kernel, after, count, (CUresult)result);
 }
 
 CUDA_EXPORT int simgpu_fault(unsigned gpu, unsigned xid, unsigned pid)

@@ -15,6 +15,10 @@ int simgpu_counters(struct simgpu_counters *out);
  * `after` copies succeed, and the `count` that follow return `result` and copy nothing. */
 void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result);
 
+/* Makes launches of the calling process fail: the next `after` launches of the kernel of this name succeed, and the
+ * `count` that follow return `result` and run nothing. */
+void simgpu_fail_launches(const char *kernel, uint64_t after, uint64_t count, int result);
+
 /* Causes a GPU error under a number of the driver's log (XID). It ends the contexts of the process `pid` on
  * the GPU, or (0) of all processes. 79: the GPU has fallen off the bus. Returns -1 before cuInit, or if there
  * is no such GPU. */

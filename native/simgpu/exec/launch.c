@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "simgpu/base/handles.h"
+#include "simgpu/exec/launch_fail.h"
 #include "simgpu/exec/module.h"
 #include "simgpu/exec/stream_exec.h"
 
@@ -56,6 +57,10 @@ CUresult sg_launch_op(struct sg_op **out, CUfunction function, const unsigned gr
 {
     if (!sg_handle_is(function, SG_FUNCTION)) {
         return CUDA_ERROR_INVALID_HANDLE;
+    }
+    CUresult failure = sg_launch_failure(function->name);
+    if (failure != CUDA_SUCCESS) {
+        return failure;
     }
     uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
     if (!grid[0] || !grid[1] || !grid[2] || !threads || threads > 1024 || block[2] > 64 ||

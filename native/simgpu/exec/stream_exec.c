@@ -109,6 +109,7 @@ static void execute_kernel(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         launch->shape.set_conditional = sg_conditional_value_set;
         launch->shape.multimem_store = sg_multimem_store;
         launch->shape.multimem_sum = sg_multimem_sum;
+        launch->shape.memory_bytes_per_s = sg_profile_of(gpu)->memory_bytes_per_s;
         uint64_t start = sg_now_ns();
         sg_run_guarded(stream, run_body, &body);
         duration = sg_now_ns() - start;

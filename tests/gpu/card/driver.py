@@ -225,12 +225,12 @@ class Driver:
         return {n: self.get("cuModuleGetFunction", module, n.encode()) for n in names}
 
     def launch(self, kernel: int, arguments: tuple[int, ...] = (), stream: int = 0, *,
-               blocks: int = 1, threads: int = 1) -> None:  # fmt: skip
+               blocks: int = 1, rows: int = 1, threads: int = 1) -> None:  # fmt: skip
         """A kernel whose parameters are all 64-bit numbers."""
         values = [ctypes.c_uint64(a) for a in arguments]
         pointers = (ctypes.c_void_p * (len(values) or 1))(*map(ctypes.addressof, values))
         self.call(
-            "cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, stream,
+            "cuLaunchKernel", kernel, blocks, rows, 1, threads, 1, 1, 0, stream,
             ctypes.byref(pointers), None,
         )  # fmt: skip
 

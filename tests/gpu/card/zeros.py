@@ -12,29 +12,27 @@ from typing import Any
 from tests.gpu.card.driver import loaded
 from tests.gpu.card.run import Run, gb_per_s, label
 
-SOURCE = Path(__file__).resolve().parents[3] / "native" / "shim" / "zeros.c"
+SOURCE = Path(__file__).resolve().parents[3] / "native" / "shim" / "swap" / "scan_kernels.h"
 NAME = b"moiety_find_zeros"
-AT_ONCE, THREADS = 64, 1024
+AT_ONCE, BLOCKS, THREADS = 72, 32, 1024
 ONLY_ZEROS, DATA = 1, 2
 
 
 class Page(ctypes.Structure):
-    """What the kernel is asked, and its answers (native/shim/swap/zero_scan.c)."""
+    """What the kernel is asked, and its answers (native/shim/swap/scan_kernels.h)."""
 
     _fields_ = (
         ("ranges", ctypes.c_uint64 * (2 * AT_ONCE)),
-        ("verdict", ctypes.c_uint32 * AT_ONCE),
+        ("verdict", ctypes.c_uint32 * (AT_ONCE * BLOCKS)),
     )
 
 
 def ptx() -> bytes:
-    """The kernel's text, out of the shim's source."""
+    """The kernels' text, out of the shim's source."""
     text = SOURCE.read_text()
-    begin = text.index("static const char kernel[] =")
-    lines = re.findall(r'"([^"]*)"|\b(NAME)\b', text[begin : text.index(";\n", begin)])
-    return "".join(NAME.decode() if name else line for line, name in lines).replace(
-        "\\n", "\n"
-    ).encode() + b"\0"  # fmt: skip
+    parts = re.findall(r"#define (?:SCAN_HEADER|SCAN_ZEROS)\b(.*?)\n\n", text, re.DOTALL)
+    lines = [line for part in parts for line in re.findall(r'"([^"]*)"', part)]
+    return "".join(lines).replace("\\n", "\n").encode() + b"\0"
 
 
 def measure(run: Run) -> None:
@@ -79,12 +77,12 @@ def look(run: Run, kernel: int, host: int, where: int, size: int) -> dict[str, A
                 ctypes.memset(ctypes.addressof(page.verdict), 0, ctypes.sizeof(page.verdict))
                 driver.sync()
                 began = time.perf_counter()
-                driver.launch(kernel, (where,), stream, blocks=count, threads=THREADS)
+                driver.launch(kernel, (where,), stream, blocks=count, rows=BLOCKS, threads=THREADS)
                 driver.sync(stream)
                 took.append(time.perf_counter() - began)
-            right = ONLY_ZEROS if word is None else DATA
+            data = [DATA in page.verdict[i * BLOCKS : (i + 1) * BLOCKS] for i in range(count)]
             found[f"{name}_us"] = round(min(took) * 1e6, 1)
-            found[f"{name}_wrong"] = sum(v != right for v in page.verdict[:count])
+            found[f"{name}_wrong"] = sum(v != (word is not None) for v in data)
             if word != 0:
                 found[f"{name}_gb_per_s"] = gb_per_s(size * count, min(took))
     driver.call("cuStreamDestroy_v2", stream)

@@ -22,7 +22,7 @@ int main(void)
     EXPECT(CUDA_ERROR_NOT_FOUND, cuModuleGetFunction(&function, module, "no_such_kernel"));
     OK(cuModuleGetFunction(&function, module, "fill_u64"));
     OK(cuModuleGetFunctionCount(&count, module));
-    CHECK(count == 16);
+    CHECK(count == 17);
     OK(cuFuncGetName(&name, function));
     CHECK(strcmp(name, "fill_u64") == 0);
     OK(cuFuncGetParamInfo(function, 2, &offset, &size));

@@ -2,16 +2,22 @@
 #include <string.h>
 
 #include "fake_driver.h"
+#include "shim/agent/client_report.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/extent.h"
 #include "shim/mem/extent_table.h"
 #include "shim/mem/free_cache.h"
+#include "shim/pool/decommit.h"
+#include "shim/swap/damage.h"
 #include "shim/swap/restore.h"
 #include "shim/swap/transfer.h"
 
 #include "check.h"
 
 #define MIB (1ull << 20)
+
+bool client_is_pinned(void) { return false; }
+uint64_t stream_fence_free(struct stream_fence *fence) { return ++fence->freed; }
 
 static struct device device = {.chunk_bytes = 4 * MIB, .limit_bytes = 64 * MIB};
 
@@ -131,6 +137,28 @@ static void test_no_more_comes_back_than_the_budget(void)
     }
 }
 
+static void test_damaged_memory_is_given_back_once(void)
+{
+    struct transfer transfer = {.device = &device};
+    struct extent *extent = resident(16 * MIB);
+    struct decommits unused = {.extents = {extent}, .count = 1};
+    uint64_t chunk = extent->chunks[0].bytes;
+    device.allocated_bytes = 16 * MIB;
+    extent_hold_moves(extent);
+    lock_take(&extent_lock);
+    for (uint32_t i = 0; i < 2; i++) {
+        chunk_transition(&extent->chunks[i], CHUNK_MOVING);
+        extent->chunks[i].decommit_wanted = i == 0; /* its pool gave it back while it came, */
+        damage_end(&transfer, extent, i);
+        extent->chunks[i].decommit_wanted = true; /* or after that */
+    }
+    lock_drop(&extent_lock);
+    decommit_finish(&unused);
+    CHECK(extent->decommitted_bytes == 2 * chunk);
+    CHECK(device.allocated_bytes == 16 * MIB - 2 * chunk);
+    device.allocated_bytes = 0;
+}
+
 int main(void)
 {
     fake_driver();
@@ -139,5 +167,6 @@ int main(void)
     test_cached_memory_is_part_of_the_credit();
     test_pinned_memory_is_charged_as_such();
     test_no_more_comes_back_than_the_budget();
+    test_damaged_memory_is_given_back_once();
     return check_end();
 }

@@ -76,6 +76,20 @@ static void test_zeros_go_first(void)
     reset();
 }
 
+static void test_clean_ones_go_before_those_that_are_copied(void)
+{
+    struct extent *one = WITH(8, 4, 2, 32);
+    one->chunks[1].content = one->chunks[3].content = CHUNK_CLEAN;
+    one->chunks[1].host = one->chunks[3].host = one;
+    CHECK(is(choose(16), one, 1));
+    CHECK(is(choose(2), one, 2)); /* more would come back than has to leave */
+    one->chunks[1].host = NULL;   /* without its copy it is data */
+    CHECK(is(choose(16), one, 0));
+    one->chunks[2].content = CHUNK_ZERO;
+    CHECK(is(choose(64), one, 2));
+    reset();
+}
+
 static void test_what_cannot_move_stays(void)
 {
     struct extent *pinned = WITH(8);
@@ -135,11 +149,15 @@ static bool goes_first(const struct chunk *one, uint64_t sequence, const struct 
                        uint64_t other_sequence, uint64_t want)
 {
     bool fits = one->bytes <= want;
-    if (one->content != other->content) {
+    if ((one->content == CHUNK_ZERO) != (other->content == CHUNK_ZERO)) {
         return one->content == CHUNK_ZERO;
     }
     if (fits != (other->bytes <= want)) {
         return fits;
+    }
+    if ((one->content == CHUNK_CLEAN) != (other->content == CHUNK_CLEAN) &&
+        one->content != CHUNK_ZERO) {
+        return one->content == CHUNK_CLEAN;
     }
     if (one->bytes == other->bytes) {
         return sequence > other_sequence;
@@ -173,7 +191,11 @@ static void test_any_extents(void)
             struct extent *made =
                 WITH(1 + check_random(8), 1 + check_random(40), 1 + check_random(8));
             for (unsigned i = 0; i < made->chunk_count; i++) {
-                made->chunks[i].content = check_random(10) ? CHUNK_DATA : CHUNK_ZERO;
+                unsigned content = check_random(10);
+                made->chunks[i].content = content == 0  ? CHUNK_ZERO
+                                          : content < 4 ? CHUNK_CLEAN
+                                                        : CHUNK_DATA;
+                made->chunks[i].host = content && content < 4 ? made : NULL;
                 made->chunks[i].state = check_random(3) ? CHUNK_RESIDENT : CHUNK_EVICTED;
             }
         }
@@ -188,6 +210,7 @@ int main(void)
 {
     test_the_largest_that_fits_then_the_youngest();
     test_zeros_go_first();
+    test_clean_ones_go_before_those_that_are_copied();
     test_what_cannot_move_stays();
     test_chunks_that_were_not_scanned_wait();
     test_the_largest_that_there_is_room_for_comes_back();
