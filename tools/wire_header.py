@@ -1,4 +1,4 @@
-"""Reads native/wire/wire.h, gpus.h and pages.h, which keep to the form that wire.h describes."""
+"""Reads the headers of native/wire, which keep to the form that wire.h describes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def plain(comment: str) -> str:
 
 def source(folder: Path) -> str:
     """The text of the headers in a folder."""
-    return "".join((folder / name).read_text() for name in ("wire.h", "gpus.h", "pages.h"))
+    names = ("wire.h", "gpus.h", "host.h", "pages.h")
+    return "".join((folder / name).read_text() for name in names)
 
 
 def read(text: str) -> Header:

@@ -1,6 +1,6 @@
 /* The bytes that the shim (C) and the agent (Python) share.
  *
- * This file, gpus.h, pages.h and fields.txt (what bounds each field) are the only source of the protocol. From them
+ * This file, gpus.h, host.h, pages.h and fields.txt (what bounds each field) are the only source of the protocol. From them
  * tools/wire.py makes src/moiety/wire/layout.py, src/moiety/wire/messages.py and the tables of docs/reference-protocol.md;
  * a test compares these, and another test compares every size and offset with what a compiler makes of the headers.
  *
@@ -142,10 +142,15 @@ enum mw_type {
     MW_GPUS_QUERY = 56,
     /* < mw_gpus: the answer to MW_GPUS_QUERY; the last message */
     MW_GPUS = 57,
+    /* < mw_amount: what of the bytes on a GPU is zeros? Only to a client without a lease */
+    MW_CONTENT_QUERY = 60,
+    /* > mw_content: the answer to MW_CONTENT_QUERY */
+    MW_CONTENT_REPLY = 61,
 };
 
 /* mw_welcome.flags */
-#define MW_WELCOME_ARENA 1u /* the agent prepares host memory: MW_ARENA_NEED asks for it */
+#define MW_WELCOME_ARENA 1u     /* the agent prepares host memory: MW_ARENA_NEED asks for it */
+#define MW_WELCOME_ZERO_FILL 2u /* new memory is set to zeros */
 
 /* mw_hello.flags */
 #define MW_HELLO_RESUMED 1u /* the client had an agent before; MW_ATTACH brings its state */
@@ -159,6 +164,7 @@ enum mw_type {
 
 /* mw_free.flags */
 #define MW_FREE_TO_CREDIT 4u /* MW_FREE: the bytes return to the credit; all were resident */
+#define MW_FREE_DAMAGED 8u   /* MW_FREE: they were damaged in host memory, and are lost */
 
 /* mw_share.flags */
 #define MW_SHARE_ASKED 1u /* the sender wants what is behind the token */
@@ -275,10 +281,9 @@ struct mw_alloc {
 struct mw_free {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t flags;          /* MW_ALLOC_*: the kind of the freed bytes; MW_FREE_TO_CREDIT */
+    uint32_t flags;          /* MW_ALLOC_*: the kind of the freed bytes; MW_FREE_* */
     uint64_t bytes;          /* as asked for by MW_ALLOC_REQUEST */
-    uint64_t resident_bytes; /* of these; MW_FREE_TO_CREDIT: they stay on the GPU as spare
-                              * bytes; MW_CREDIT_USED: this many fewer are spare now */
+    uint64_t resident_bytes; /* of these; MW_FREE_TO_CREDIT: spare now; MW_CREDIT_USED: no more */
 };
 
 /* This many more bytes may be allocated without a request. A credit counts as allocated and
@@ -325,14 +330,6 @@ struct mw_idle_timeout {
 struct mw_queue_depth {
     struct mw_header header;
     uint64_t queue_us; /* of GPU time, on each GPU */
-};
-
-/* A note about a segment of host memory; the type says which. A segment belongs to one client at a
- * time, comes with its pages present and zero, and keeps its number while its agent lives. */
-struct mw_arena {
-    struct mw_header header;
-    uint64_t segment; /* its number, or 0 */
-    uint64_t bytes;   /* of the segment, or wanted; 0 from the agent: none is to be had */
 };
 
 /* No byte of this process can leave any more. */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/host.h"
 #include "wire/wire.h"
 
 /* Room for any message of this version. */

@@ -65,6 +65,13 @@ static void report_evicted(struct device *device, uint64_t bytes, bool last, boo
     agent_send(&note, sizeof(note), MW_EVICTED);
 }
 
+static void tell_content(struct device *device, struct content content)
+{
+    struct mw_content note = {
+        .gpu = device->gpu, .zero_bytes = content.zero_bytes, .host_bytes = content.host_bytes};
+    agent_send(&note, sizeof(note), MW_CONTENT_REPLY);
+}
+
 /* Moves what can be moved now; returns in how many ns to call it again. */
 static uint64_t move_on(void)
 {
@@ -145,6 +152,12 @@ static void carry_out(const union agent_message *message)
         device = device_of_gpu(message->amount.gpu);
         if (device) {
             swap_order(device, message->amount.bytes, report_evicted);
+        }
+        break;
+    case MW_CONTENT_QUERY:
+        device = device_of_gpu(message->amount.gpu);
+        if (device) {
+            swap_count_content(device, tell_content);
         }
         break;
     case MW_SET_IDLE_TIMEOUT:

@@ -15,6 +15,7 @@
 #include "shim/mem/slab_request.h"
 #include "shim/mem/upcalls.h"
 #include "shim/mem/vmm_handle.h"
+#include "shim/mem/zero_fill.h"
 
 static _Atomic uint32_t mode = MW_MEMORY_SWAP;
 
@@ -100,6 +101,9 @@ static struct extent *reuse(struct device *device, uint64_t bytes, enum cut cut)
     if (extent && extent_map_in_steps(extent) != CUDA_SUCCESS) {
         unmake(extent);
         extent = NULL;
+    }
+    if (extent) {
+        zero_fill(extent);
     }
     gate_leave(slot);
     device_created(device);

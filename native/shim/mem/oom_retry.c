@@ -11,6 +11,7 @@
 #include "shim/mem/accounting.h"
 #include "shim/mem/device_contexts.h"
 #include "shim/mem/extent.h"
+#include "shim/mem/zero_fill.h"
 
 /* How long an allocation that the agent admitted waits for memory that the driver still counts as
  * used: that of a process killed just now, say. On a busy machine that takes seconds, and a program
@@ -85,6 +86,9 @@ CUresult oom_retry_map(struct extent *extent)
         struct mw_slot *slot = gate_enter();
         uint64_t began = now_ns();
         CUresult result = extent_map_in_steps(extent);
+        if (result == CUDA_SUCCESS) {
+            zero_fill(extent);
+        }
         gate_leave(slot);
         if (result != CUDA_ERROR_OUT_OF_MEMORY) {
             return result;

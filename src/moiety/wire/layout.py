@@ -88,6 +88,8 @@ class Type(IntEnum):
     TERMINAL_LINE = 55
     GPUS_QUERY = 56
     GPUS = 57
+    CONTENT_QUERY = 60
+    CONTENT_REPLY = 61
 
 
 class WelcomeFlag(IntFlag):
@@ -95,6 +97,8 @@ class WelcomeFlag(IntFlag):
 
     ARENA = 1
     """the agent prepares host memory: MW_ARENA_NEED asks for it"""
+    ZERO_FILL = 2
+    """new memory is set to zeros"""
 
 
 class HelloFlag(IntFlag):
@@ -124,6 +128,8 @@ class FreeFlag(IntFlag):
 
     TO_CREDIT = 4
     """MW_FREE: the bytes return to the credit; all were resident"""
+    DAMAGED = 8
+    """MW_FREE: they were damaged in host memory, and are lost"""
 
 
 class ShareFlag(IntFlag):
@@ -291,11 +297,6 @@ LAYOUTS: Final[dict[str, Layout]] = {
         HEADER,
         ("queue_us", "Q"),
     ),
-    "mw_arena": (
-        HEADER,
-        ("segment", "Q"),
-        ("bytes", "Q"),
-    ),
     "mw_pinned": (
         HEADER,
         ("reason", f"{NAME_BYTES}s"),
@@ -350,6 +351,18 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("count", "I"),
         ("mig", "I"),
         ("uuids", f"{GPU_LIST_BYTES}s"),
+    ),
+    "mw_arena": (
+        HEADER,
+        ("segment", "Q"),
+        ("bytes", "Q"),
+    ),
+    "mw_content": (
+        HEADER,
+        ("gpu", "I"),
+        ("reserved", "4x"),
+        ("zero_bytes", "Q"),
+        ("host_bytes", "Q"),
     ),
     "mw_lease": (
         ("word", "I"),

@@ -126,6 +126,7 @@ class AmountMessage(Message, frozen=True):
         Type.CREDIT_RETURNED,
         Type.PIN_REPLY,
         Type.UNPIN,
+        Type.CONTENT_QUERY,
     )
 
     gpu: int = 0
@@ -243,22 +244,6 @@ class QueueDepthMessage(Message, frozen=True):
     type: int = Type.SET_QUEUE_DEPTH
     serial: int = 0
     queue_us: int = 0
-
-
-class ArenaMessage(Message, frozen=True):
-    """A note about a segment of host memory; the type says which.
-
-    A segment belongs to one client at a time, comes with its pages present and zero, and keeps its
-    number while its agent lives.
-    """
-
-    LAYOUT = "mw_arena"
-    TYPES = (Type.ARENA, Type.ARENA_BACK, Type.ARENA_NEED)
-
-    type: int = Type.ARENA
-    serial: int = 0
-    segment: int = 0
-    bytes: int = 0
 
 
 class PinnedMessage(Message, frozen=True):
@@ -392,6 +377,38 @@ class GpusMessage(Message, frozen=True):
     uuids: bytes = bytes(GPU_LIST_BYTES)
 
 
+class ArenaMessage(Message, frozen=True):
+    """A note about a segment of host memory; the type says which.
+
+    A segment belongs to one client at a time, comes with its pages present and zero, and keeps its
+    number while its agent lives.
+    """
+
+    LAYOUT = "mw_arena"
+    TYPES = (Type.ARENA, Type.ARENA_BACK, Type.ARENA_NEED)
+
+    type: int = Type.ARENA
+    serial: int = 0
+    segment: int = 0
+    bytes: int = 0
+
+
+class ContentMessage(Message, frozen=True):
+    """What the bytes of a process on a GPU are.
+
+    They do not change until its next lease, but for what it frees.
+    """
+
+    LAYOUT = "mw_content"
+    TYPES = (Type.CONTENT_REPLY,)
+
+    type: int = Type.CONTENT_REPLY
+    serial: int = 0
+    gpu: int = 0
+    zero_bytes: int = 0
+    host_bytes: int = 0
+
+
 MESSAGES: Final[tuple[type[Message], ...]] = (
     HelloMessage,
     WelcomeMessage,
@@ -408,7 +425,6 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     DrainedMessage,
     IdleTimeoutMessage,
     QueueDepthMessage,
-    ArenaMessage,
     PinnedMessage,
     PinMessage,
     TerminalLineMessage,
@@ -419,4 +435,6 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     ShareMessage,
     GpusQueryMessage,
     GpusMessage,
+    ArenaMessage,
+    ContentMessage,
 )

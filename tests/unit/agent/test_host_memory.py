@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.arena.host_memory import available_bytes
+from moiety.agent.control import options
 
 GIB = 1 << 30
 
@@ -51,3 +52,11 @@ def test_a_limit_further_up_counts_too(proc: Path, tmp_path: Path) -> None:
 def test_it_can_be_said_from_outside(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOIETY_HOST_MEMORY", "3GiB")
     assert available_bytes(proc) == 3 * GIB
+
+
+def test_the_arena_takes_at_most_four_fifths_of_the_cgroups_limit(
+    proc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(tmp_path / "cg" / "a" / "b", str(4 * GIB), 0)
+    monkeypatch.setattr(options, "available_bytes", lambda: available_bytes(proc, tmp_path / "cg"))
+    assert options.Options().arbiter_settings().arena_bytes <= 4 * GIB * 0.8

@@ -72,6 +72,23 @@ def test_words_of_other_systems_are_read_everywhere_only_by_the_migration_overla
     assert set(config.schedulers) == (resolve.SCHEDULERS if moves else set())
 
 
+def test_the_agent_asks_for_the_memory_that_evicted_data_may_take() -> None:
+    node = yaml.safe_load((DEPLOY / "base" / "node.yaml").read_text())
+    agent = node["spec"]["template"]["spec"]["containers"][0]
+    assert agent["name"] == "agent"
+    resources = agent["resources"]
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+    assert "--arena" not in " ".join(agent["command"])  # then it is a part of that limit
+    assert not any(each["name"] == "MOIETY_AGENT_ARENA" for each in agent["env"])
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_every_overlay_keeps_the_agents_request_at_its_limit(overlay: str) -> None:
+    pod = one(made(overlay), "DaemonSet", "moiety-node")["spec"]["template"]["spec"]
+    (agent,) = [each for each in pod["containers"] if each["name"] == "agent"]
+    assert agent["resources"]["requests"]["memory"] == agent["resources"]["limits"]["memory"]
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_no_container_has_more_rights_than_are_listed(overlay: str) -> None:
     found = made(overlay)

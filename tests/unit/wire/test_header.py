@@ -83,7 +83,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     program_source = folder / "print.c"
     program_source.write_text(
         "#include <stddef.h>\n#include <stdio.h>\n"
-        f'#include "{HEADER}"\n#include "wire/gpus.h"\nint main(void) {{\n'
+        f'#include "{HEADER}"\n#include "wire/gpus.h"\n#include "wire/host.h"\nint main(void) {{\n'
         + "\n".join(lines)
         + "\nreturn 0;\n}\n"
     )
