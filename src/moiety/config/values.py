@@ -7,15 +7,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from moiety.arbiter.settings import OverduePolicy
 from moiety.devices.budget import GRANULE_BYTES
-from moiety.enforcement.policy import Exemption, Ladder, parse_exemptions, parse_ladder
 from moiety.model.errors import InvalidDuration, InvalidSize
 from moiety.model.share import Mode, Priority, check_quantum, parse_mode, parse_priority
-from moiety.model.units import format_bytes, parse_bytes, parse_duration, parse_fraction
+from moiety.model.units import (
+    AllocationLimit,
+    format_bytes,
+    parse_bytes,
+    parse_duration,
+    parse_fraction,
+    parse_memory_limit,
+)
 
+if TYPE_CHECKING:  # no command but the agent reads these, so the others need not wait for them
+    from moiety.arbiter.settings import OverduePolicy, WhenFull
+    from moiety.enforcement.policy import Exemption, Ladder
+
+OVERDUE: Final = ("report", "fence", "kill")
+"""The words of OverduePolicy; a test compares them."""
+WHEN_FULL: Final = ("wait", "kill")
+"""The words of WhenFull; a test compares them."""
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
@@ -27,6 +40,8 @@ _RESOURCE: Final = re.compile(
 
 HOST: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 """A host name in small letters, without a port."""
+OVERCOMMIT_MAX: Final = 100.0
+"""The largest factor by which programs may ask for more than there is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,32 @@ def one_of(words: Iterable[str], metavar: str) -> ValueKind:
         raise ValueError(f"{text!r} is none of {', '.join(known)}")
 
     return ValueKind(parse, metavar, known)
+
+
+def _ladder(text: str) -> Ladder:
+    from moiety.enforcement.policy import parse_ladder
+
+    return parse_ladder(text)
+
+
+def _exemptions(text: str) -> tuple[Exemption, ...]:
+    from moiety.enforcement.policy import parse_exemptions
+
+    return parse_exemptions(text)
+
+
+def _overdue(text: str) -> OverduePolicy:
+    from moiety.arbiter.settings import OverduePolicy
+
+    found: OverduePolicy = one_of(OverduePolicy, "WHAT").parse(text)
+    return found
+
+
+def _when_full(text: str) -> WhenFull:
+    from moiety.arbiter.settings import WhenFull
+
+    found: WhenFull = one_of(WhenFull, "WHAT").parse(text)
+    return found
 
 
 class LogFormat(StrEnum):
@@ -133,6 +174,14 @@ def parse_factor(text: str) -> float:
         value = -1.0
     if not 0 <= value < float("inf"):
         raise ValueError(f"{text!r} must be a number from 0 on")
+    return value
+
+
+def parse_overcommit(text: str) -> float:
+    """A number from 1 to 100."""
+    value = parse_factor(text)
+    if not 1 <= value <= OVERCOMMIT_MAX:
+        raise ValueError(f"{text!r} must be a number from 1 (no overcommit) to {OVERCOMMIT_MAX:g}")
     return value
 
 
@@ -228,6 +277,7 @@ def parse_switch(text: str) -> bool:
 
 Size = Annotated[int, ValueKind(parse_bytes, "SIZE")]
 Memory = Annotated[int, ValueKind(parse_some_bytes, "SIZE")]
+SomeMemory = Annotated[AllocationLimit, ValueKind(parse_memory_limit, "SIZE")]
 Capacity = Annotated[int, ValueKind(parse_capacity, "SIZE")]
 Speed = Annotated[int, ValueKind(parse_speed, "SIZE")]
 Time = Annotated[float, ValueKind(parse_duration, "TIME")]
@@ -235,6 +285,7 @@ SomeTime = Annotated[float, ValueKind(parse_some_time, "TIME")]
 Quantum = Annotated[float, ValueKind(parse_quantum, "TIME")]
 Part = Annotated[float, ValueKind(parse_fraction, "PART")]
 Factor = Annotated[float, ValueKind(parse_factor, "N")]
+Overcommit = Annotated[float, ValueKind(parse_overcommit, "N")]
 Count = Annotated[int, ValueKind(parse_count, "N")]
 Switch = Annotated[bool, ValueKind(parse_switch, "BOOL")]
 Text = Annotated[str, ValueKind(str, "TEXT")]
@@ -245,12 +296,14 @@ At = Annotated[Address, ValueKind(parse_address, "ADDRESS")]
 SocketMode = Annotated[int, ValueKind(parse_socket_mode, "MODE")]
 Group = Annotated[int, ValueKind(parse_group, "GROUP")]
 Resources = Annotated[dict[str, str], ValueKind(parse_resources, "NAME=MODEL,...")]
-Steps = Annotated[Ladder, ValueKind(parse_ladder, "STEPS")]
-Exempt = Annotated[tuple[Exemption, ...], ValueKind(parse_exemptions, "LIST")]
+Steps = Annotated["Ladder", ValueKind(_ladder, "STEPS")]
+Exempt = Annotated["tuple[Exemption, ...]", ValueKind(_exemptions, "LIST")]
 PriorityClass = Annotated[Priority, ValueKind(parse_priority, "CLASS", tuple(map(str, Priority)))]
 MemoryMode = Annotated[Mode, ValueKind(parse_mode, "MODE", tuple(Mode))]
+CleanMode = Annotated[str, one_of(("off", "on", "verify"), "HOW")]
 WhatIsSeen = Annotated[Visible, one_of(Visible, "WHAT")]
-WhenOverdue = Annotated[OverduePolicy, one_of(OverduePolicy, "WHAT")]
+WhenHostFull = Annotated["WhenFull", ValueKind(_when_full, "WHAT", WHEN_FULL)]
+WhenOverdue = Annotated["OverduePolicy", ValueKind(_overdue, "WHAT", OVERDUE)]
 Log = Annotated[LogFormat, one_of(LogFormat, "FORM")]
 When = Annotated[str, one_of(("auto", "always", "never"), "WHEN")]
 WhichAgent = Annotated[str, one_of(("auto", "own", "system"), "WHICH")]

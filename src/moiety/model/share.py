@@ -18,10 +18,12 @@ from moiety.model.errors import (
     InvalidPriority,
     InvalidSize,
     KeptManaged,
+    LimitAboveGpu,
     MemoryAboveLimit,
     RequestAboveLimit,
 )
 from moiety.model.format import format_bytes, format_duration, format_fraction
+from moiety.model.units import LIMIT_PART_MAX
 
 QUANTUM_MIN_S: Final = 0.001
 """A shorter turn would be over before the messages about it were read."""
@@ -67,6 +69,8 @@ class Share:
     """The length of its turns in seconds; None: the agent's quantum."""
     mode: Mode = Mode.SWAP
     """How its memory leaves the GPU; it holds for memory allocated from now on."""
+    memory_limit_part: float | None = None
+    """The most that it may allocate, as a part of the memory of the GPU; None: no such limit."""
 
     def __post_init__(self) -> None:
         # Any client can send the values: values out of range would count against others.
@@ -83,13 +87,36 @@ class Share:
             raise MemoryAboveLimit(self.memory_bytes, limit)
         if self.mode is Mode.MANAGED and self.memory_bytes:
             raise KeptManaged(self.memory_bytes)
+        if (part := self.memory_limit_part) is not None:
+            if not 0 < part <= LIMIT_PART_MAX:
+                raise InvalidSize(f"{part:.0%}", "is no part of the memory of a GPU")
+            if part > 1 and self.mode is not Mode.MANAGED:
+                raise LimitAboveGpu(part)
         if self.quantum_s is not None:
             check_quantum(self.quantum_s)
+
+    def asked_limit_bytes(self, capacity: int) -> int | None:
+        """The limit on a GPU that shares out `capacity` bytes; None: it asks for none."""
+        found = [] if self.memory_limit_bytes is None else [self.memory_limit_bytes]
+        if self.memory_limit_part is not None:
+            found.append(int(self.memory_limit_part * capacity))
+        return min(found, default=None)
+
+    def limit_bytes(self, capacity: int) -> int:
+        """The most that it may allocate on such a GPU: more than that has in managed mode only."""
+        limit = self.asked_limit_bytes(capacity)
+        if limit is None:
+            return capacity
+        return limit if self.mode is Mode.MANAGED else min(limit, capacity)
 
     @property
     def is_timed(self) -> bool:
         """Whether only turns can keep it, however much memory there is."""
         return self.gpu is not None or self.gpu_limit < 1
+
+    def guarantees_within(self, other: Share) -> bool:
+        """Whether it guarantees no more than another, neither of the time nor of the memory."""
+        return (self.gpu or 0.0) <= (other.gpu or 0.0) and self.memory_bytes <= other.memory_bytes
 
     @property
     def rank(self) -> int:
@@ -125,6 +152,8 @@ class Share:
             parts.append(f"{format_bytes(self.memory_bytes)} kept")
         if self.memory_limit_bytes is not None:
             parts.append(f"at most {format_bytes(self.memory_limit_bytes)}")
+        if self.memory_limit_part is not None:
+            parts.append(f"at most {format_fraction(self.memory_limit_part)} of the GPU's memory")
         if self.quantum_s is not None:
             parts.append(f"turns of {format_duration(self.quantum_s)}")
         parts.append("latency" if self.latency else f"priority {self.priority}")

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moiety.model.errors import InvalidDuration, InvalidFraction, InvalidSize
 from moiety.model.format import format_bytes, format_duration, format_fraction
 
+if TYPE_CHECKING:
+    from fractions import Fraction
+
 __all__ = [
     "GIB",
     "KIB",
+    "LIMIT_PART_MAX",
     "MIB",
+    "NO_LIMIT",
     "TIB",
+    "AllocationLimit",
     "format_bytes",
     "format_duration",
     "format_fraction",
     "parse_bytes",
     "parse_duration",
     "parse_fraction",
+    "parse_memory_limit",
 ]
 
 KIB: Final = 1 << 10
@@ -27,6 +33,8 @@ MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 TIB: Final = 1 << 40
 BYTES_MAX: Final = (1 << 63) - 1
+LIMIT_PART_MAX: Final = 100.0
+"""A limit beyond this many times a GPU's memory is a mistake."""
 
 _NUMBER: Final = r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})"
 _SIZE: Final = re.compile(rf"\s*{_NUMBER}\s*([a-z]*)\s*", re.IGNORECASE)
@@ -43,18 +51,25 @@ _BYTES: Final = {"": 1, "b": 1} | {
         (f"{letter}b", 1000),
     )
 }
-_SECONDS: Final = {
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "µs": Fraction(1, 10**6),
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "sec": Fraction(1),
-    "m": Fraction(60),
-    "min": Fraction(60),
-    "h": Fraction(3600),
-    "d": Fraction(86400),
+_NANOSECONDS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "sec": 10**9,
+    "m": 60 * 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86400 * 10**9,
 }
+
+
+def _exactly(number: str) -> Fraction:
+    """The number as it is written; most commands read none, so they load no fractions."""
+    from fractions import Fraction
+
+    return Fraction(number)
 
 
 def parse_bytes(text: str) -> int:
@@ -72,16 +87,45 @@ def parse_bytes(text: str) -> int:
         raise InvalidSize(text, f"has an unknown unit, {found[2]}")
     if "." in number and _BYTES[unit] == 1:
         raise InvalidSize(text, "has part of a byte")
-    size = int(Fraction(number) * _BYTES[unit])
+    size = int(_exactly(number) * _BYTES[unit])
     if size > BYTES_MAX:
         raise InvalidSize(text, "is more than any machine has")
     return size
 
 
+class AllocationLimit(NamedTuple):
+    """The most that a program may allocate: bytes, or a part of the memory of its GPU."""
+
+    size_bytes: int | None
+    part: float | None
+
+
+NO_LIMIT: Final = AllocationLimit(None, None)
+"""All memory of a GPU."""
+
+
+def parse_memory_limit(text: str) -> AllocationLimit:
+    """A limit from an amount as of `parse_bytes`, or from `150%`; more than none.
+
+    Raises InvalidSize.
+    """
+    found = _FRACTION.fullmatch(text)
+    if found and found[2]:
+        part = float(_exactly(found[1]) / 100)
+        if not 0 < part <= LIMIT_PART_MAX:
+            most = format_fraction(LIMIT_PART_MAX)
+            raise InvalidSize(text, f"is no limit: it is above 0, and at most {most}")
+        return AllocationLimit(None, part)
+    size = parse_bytes(text)
+    if not size:
+        raise InvalidSize(text, "is no memory at all")
+    return AllocationLimit(size, None)
+
+
 def parse_duration(text: str) -> float:
     """Seconds from `50ms`, `1.5s`, `2min`, `1h 30min` or a plain number. Raises InvalidDuration."""
-    total = Fraction(0)
-    last: Fraction | None = None
+    total: Fraction | int = 0
+    last: int | None = None
     rest = text.strip()
     while rest:
         found = _TIME_PART.match(rest)
@@ -90,16 +134,16 @@ def parse_duration(text: str) -> float:
         number, unit = found.groups()
         rest = rest[found.end() :]
         if not unit and last is None and not rest:
-            return float(Fraction(number))
-        if unit not in _SECONDS:
+            return float(_exactly(number))
+        if unit not in _NANOSECONDS:
             raise InvalidDuration(text, f"has an unknown unit, {unit}" if unit else "lacks a unit")
-        if last is not None and _SECONDS[unit] >= last:
+        if last is not None and _NANOSECONDS[unit] >= last:
             raise InvalidDuration(text, "names its units in the wrong order")
-        last = _SECONDS[unit]
-        total += Fraction(number) * last
+        last = _NANOSECONDS[unit]
+        total += _exactly(number) * last
     if last is None:
         raise InvalidDuration(text, "is empty")
-    return float(total)
+    return float(total / 10**9)
 
 
 def parse_fraction(text: str) -> float:
@@ -107,7 +151,7 @@ def parse_fraction(text: str) -> float:
     found = _FRACTION.fullmatch(text)
     if not found:
         raise InvalidFraction(text)
-    value = Fraction(found[1]) / (100 if found[2] else 1)
+    value = _exactly(found[1]) / (100 if found[2] else 1)
     if not 0 < value <= 1:
         raise InvalidFraction(text, "is more than a whole GPU" if value > 1 else "is nothing")
     return float(value)

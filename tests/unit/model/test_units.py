@@ -16,6 +16,7 @@ from moiety.model.units import (
     parse_bytes,
     parse_duration,
     parse_fraction,
+    parse_memory_limit,
 )
 
 
@@ -198,3 +199,17 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
     for parse in (parse_bytes, parse_duration, parse_fraction):
         with suppress(InvalidValue):
             assert parse(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "part"),
+    [("150%", None, 1.5), ("50 %", None, 0.5), ("12.5%", None, 0.125), ("20GiB", 20 << 30, None)],
+)
+def test_a_limit_is_an_amount_or_a_part(text: str, size: int | None, part: float | None) -> None:
+    assert parse_memory_limit(text) == (size, part)
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "10001%", "-5%", "banana", "1.5", "%"])
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    with pytest.raises(InvalidSize):
+        parse_memory_limit(text)

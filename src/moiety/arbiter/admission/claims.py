@@ -33,10 +33,15 @@ def proven(tenant: Tenant, event: ev.Attach) -> tuple[int, int]:
     return allocated, pinned
 
 
-def impossible(ledger: Ledger, event: ev.Attach) -> Refusal | None:
-    """Why no process can have what this one says; None: one can."""
+def impossible(ledger: Ledger, event: ev.Attach, known: Residency | None) -> Refusal | None:
+    """Why no process can have what this one says; None: one can.
+
+    More than the GPU has only what is managed, by its limit, or by an earlier one.
+    """
     total = ledger.specs[event.gpu].total_bytes
-    if event.allocated_bytes <= total:
+    had = known.allocated_bytes if known else 0
+    most = max(total, event.limit_bytes, event.proven_bytes or 0, had)
+    if event.allocated_bytes <= most and event.allocated_bytes - event.managed_bytes <= total:
         return None
     return "limit", (
         f"it says that it has {format_bytes(event.allocated_bytes)} on GPU {event.gpu}, "
@@ -54,15 +59,17 @@ def refuse_rest(ledger: Ledger, tenant: Tenant, event: ev.Attach) -> Refusal | N
     on = tenant.gpus[event.gpu]
     more = event.allocated_bytes - on.allocated_bytes
     pinned = _pinned_bytes(event)
+    managed = more <= event.managed_bytes - on.managed_bytes
+    stays = pinned > on.pinned_bytes
     if more > 0 and (
-        no := refuse_bytes(ledger, tenant, event.gpu, more, pinned=pinned > on.pinned_bytes)
+        no := refuse_bytes(ledger, tenant, event.gpu, more, pinned=stays, managed=managed)
     ):
         code, why = no
         return code, f"no agent knows of the {format_bytes(more)} that it says to have: {why}"
-    stays = min(pinned, on.allocated_bytes) - on.pinned_bytes
-    if stays <= 0:
+    rest = min(pinned, on.allocated_bytes) - on.pinned_bytes
+    if rest <= 0:
         return None
-    return refuse_pin(ledger, tenant, ev.PinRequest(tenant.number, event.gpu, 0, stays, _PINS))
+    return refuse_pin(ledger, tenant, ev.PinRequest(tenant.number, event.gpu, 0, rest, _PINS))
 
 
 def _pinned_bytes(event: ev.Attach) -> int:

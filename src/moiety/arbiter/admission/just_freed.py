@@ -90,5 +90,8 @@ def _is_refused(ledger: Ledger, tenant: Tenant, event: Waiting, *, reach: bool) 
         return False
     if isinstance(event, ev.PinRequest):
         return refuse_pin(ledger, tenant, event, reach=reach) is not None
-    no = refuse_bytes(ledger, tenant, event.gpu, event.bytes, pinned=event.pinned, reach=reach)
+    pinned, managed = event.pinned, event.managed
+    no = refuse_bytes(
+        ledger, tenant, event.gpu, event.bytes, pinned=pinned, managed=managed, reach=reach
+    )
     return no is not None

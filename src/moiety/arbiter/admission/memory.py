@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from moiety.arbiter.admission.user_limits import refuse_user_bytes
@@ -26,6 +27,7 @@ def refuse_bytes(
     wanted: int,
     *,
     pinned: bool,
+    managed: bool = False,
     entry: Residency | None = None,
     reach: bool = True,
 ) -> Refusal | None:
@@ -36,6 +38,8 @@ def refuse_bytes(
     """
     entry = entry or tenant.gpus[gpu]
     own, promised_own = _own_bytes(tenant, gpu)
+    is_paged = managed and entry.may_oversubscribe and not tenant.memory.pinned
+    takes = 0 if is_paged else wanted
     asked = f"{format_bytes(wanted)} more on GPU {gpu}"
     if entry.allocated_bytes + wanted > entry.limit_bytes:
         return "limit", (
@@ -47,7 +51,7 @@ def refuse_bytes(
     promised = promised_bytes(ledger, gpu)
     budget = budget_bytes(ledger, gpu, ledger.promises[gpu].residue_bytes)
     room = budget - (promised - promised_own)
-    if own + wanted > room:
+    if own + takes > room:
         left = format_bytes(max(0, room - own))
         if tenant.gang is not None and own > entry.allocated_bytes:
             return "capacity", (
@@ -71,11 +75,14 @@ def refuse_bytes(
                     f"{format_bytes(allocated)}; give either a --memory-limit"
                 )
     beside = tenant if reach else None
-    spill = _spill_bytes(ledger, gpu, more=wanted, beside=beside)
+    firm = pinned or managed or tenant.memory.pinned
+    more = wanted if firm else _expected_bytes(ledger, wanted, 0)
+    spill = _spill_bytes(ledger, gpu, more=more, beside=beside)
     if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu, beside=beside):
         return "capacity", (
             f"{asked} cannot be had: GPU and host memory for evicted data "
-            f"({format_bytes(ledger.arena_bytes)}) are full; {_instead(ledger)}"
+            f"({format_bytes(ledger.arena_bytes)}{_overcommitted(ledger)}) are full; "
+            f"{instead(ledger)}"
         )
     return None
 
@@ -116,21 +123,29 @@ def refuse_context(ledger: Ledger, gpu: int, residue: int, *, reach: bool = True
     if spill > ledger.arena_bytes and spill > _spill_bytes(ledger, gpu):
         return "capacity", (
             f"{asked}: host memory for evicted data ({format_bytes(ledger.arena_bytes)}) is full; "
-            f"{_instead(ledger)}"
+            f"{instead(ledger)}"
         )
     return None
 
 
-def _instead(ledger: Ledger) -> str:
+def _overcommitted(ledger: Ledger) -> str:
+    return f", overcommitted {ledger.overcommit:g} times" if ledger.overcommit > 1 else ""
+
+
+def instead(ledger: Ledger) -> str:
+    """What a person can do about an arena that is full."""
     if ledger.arena_reason:
         return f"{ledger.arena_reason}; end a program"
     return "end a program or raise --arena"
 
 
-def outgrown(ledger: Ledger, tenant: Tenant, gpu: int, capacity: int) -> Refusal | None:
-    """Why a request that was admitted cannot be held any more; None if it still can."""
-    own, promised_own = _own_bytes(tenant, gpu)
-    beside = sum(t.promised_bytes(on) for t, on in ledger.on(gpu)) - promised_own
+def outgrown(tenant: Tenant, gpu: int, capacity: int, promised: int) -> Refusal | None:
+    """Why a request that was admitted cannot be held any more; None if it still can.
+
+    `promised`: what the tenants of the GPU were promised or have pinned, together, in bytes.
+    """
+    own, promised_own = _own_bytes(tenant, gpu, as_far_as_they_fit=True)
+    beside = promised - promised_own
     if own + beside <= capacity:
         return None
     return "capacity", (
@@ -151,17 +166,22 @@ def refuse_gang(ledger: Ledger, tenants: Iterable[Tenant]) -> str:
     return ""
 
 
-def _own_bytes(tenant: Tenant, gpu: int) -> tuple[int, int]:
-    """Bytes that a tenant, or its gang, has allocated on a GPU, and bytes that it was promised."""
+def _own_bytes(tenant: Tenant, gpu: int, *, as_far_as_they_fit: bool = False) -> tuple[int, int]:
+    """Bytes of a GPU that a tenant, or its gang, requires, and bytes that it was promised."""
     own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
     promised = sum(m.promised_bytes(on) for m in mates(tenant) if (on := m.gpus.get(gpu)))
-    return sum(on.allocated_bytes for on in own), promised
+    need = sum(on.need_bytes if as_far_as_they_fit else on.required_bytes for on in own)
+    return need, promised
 
 
 def promised_bytes(ledger: Ledger, gpu: int) -> int:
     """Bytes that others cannot have: what tenants were promised or have pinned, and promises."""
-    here = sum(t.promised_bytes(on) for t, on in ledger.on(gpu))
-    return here + ledger.promises[gpu].memory_bytes
+    return promised_here_bytes(ledger, gpu) + ledger.promises[gpu].memory_bytes
+
+
+def promised_here_bytes(ledger: Ledger, gpu: int) -> int:
+    """The same without promises to programs that have not come."""
+    return sum(tenant.promised_bytes(on) for tenant, on in ledger.on(gpu))
 
 
 def _coming(ledger: Ledger, gpu: int) -> str:
@@ -177,10 +197,18 @@ def budget_bytes(ledger: Ledger, gpu: int, more_residue: int = 0) -> int:
     return min(spec.capacity_bytes, spec.total_bytes - residue)
 
 
+def _expected_bytes(ledger: Ledger, allocated: int, firm: int) -> int:
+    """Bytes that a program is expected to write; of `firm` ones, all."""
+    if ledger.overcommit <= 1:
+        return allocated
+    firm = min(firm, allocated)
+    return firm + math.ceil((allocated - firm) / ledger.overcommit)
+
+
 def _spill_bytes(
     ledger: Ledger, gpu: int, more: int = 0, residue: int = 0, beside: Tenant | None = None
 ) -> int:
-    """Host memory that the data of all GPUs can need, with `more` bytes on this GPU.
+    """Host memory that the data of all GPUs can need, with `more` expected bytes on this GPU.
 
     `beside`: what tenants other than this one freed just now counts as well.
     """
@@ -191,7 +219,9 @@ def _spill_bytes(
         allocated = coming.memory_bytes + (more if here else 0)
         for tenant, on in ledger.on(each):
             is_other = beside is not None and tenant is not beside
-            allocated += on.reach_bytes if is_other else on.allocated_bytes
+            own = on.reach_bytes if is_other else on.allocated_bytes
+            firm = on.allocated_bytes if tenant.memory.pinned else tenant.kept_bytes(on)
+            allocated += _expected_bytes(ledger, own, firm + on.managed_bytes)
         contexts = coming.residue_bytes + (residue if here else 0)
         spill += max(0, allocated - max(0, budget_bytes(ledger, each, contexts)))
     return spill

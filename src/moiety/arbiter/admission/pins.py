@@ -33,7 +33,7 @@ def refuse_pin(
 def _more_bytes(tenant: Tenant, on: Residency, event: ev.PinRequest) -> int:
     """By how much the bytes grow that are reserved for a tenant on one GPU."""
     if event.gpu == ev.EVERY_GPU:
-        return on.allocated_bytes - tenant.promised_bytes(on)
+        return on.need_bytes - tenant.promised_bytes(on)
     pinned = min(on.allocated_bytes - on.managed_bytes, on.pinned_bytes + event.bytes)
     return pinned - tenant.promised_bytes(on)
 

@@ -1,9 +1,10 @@
 """What one user may have of each GPU, all programs of that user together.
 
-A limit's way: config/table.py declares the setting, agent/control/limits.py reads the rules and
-sends `UserLimitsSet`. `refuse` answers what a share may ask for, when a program starts;
-memory.py asks `refuse_user_bytes` for each allocation, credit.py `user_room_bytes` before it gives
-credit on a GPU. A rule is kept with the place where it stands, so that a refusal can name it.
+To change a limit: its setting is in `UserLimits` of config/table.py, its rule here;
+agent/control/limits.py carries the rules (`UserLimitsSet`). `refuse` answers what a share may ask
+for, when a program starts; memory.py asks `refuse_user_bytes` for each allocation, credit.py
+`user_room_bytes` before it gives credit on a GPU. A rule is kept with the place where it stands, so
+that a refusal can name it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any, Final, Generic, TypeVar
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.tenant import Tenant
 from moiety.model.format import format_bytes, format_duration, format_fraction
-from moiety.model.share import Priority, Share
+from moiety.model.share import Mode, Priority, Share
+from moiety.model.units import AllocationLimit
 
 T = TypeVar("T")
 Refusal = tuple[str, str]
@@ -41,8 +43,8 @@ class Entitlement:
     user: str
     gpu: Rule[float] | None = None
     """Part of the GPU's time that all programs of this user may take together."""
-    memory_bytes: Rule[int] | None = None
-    """What they may allocate together on one GPU."""
+    memory: Rule[AllocationLimit] | None = None
+    """What they may allocate together on one GPU; of an amount and a part the larger."""
     priority: Rule[Priority] | None = None
     """The highest."""
     latency: Rule[bool] | None = None
@@ -71,6 +73,8 @@ def entitle(user: str, own: Rules, groups: Iterable[Rules], defaults: Rules) -> 
         elif shared and field == "gpus":  # a member of two groups may use the GPUs of both
             together = sorted({gpu for rule in shared for gpu in rule.value})
             rules[field] = Rule(tuple(together), shared[0].where)
+        elif shared and field == "memory":
+            rules[field] = _most_generous(shared)
         elif shared:
             rules[field] = max(shared, key=lambda rule: rule.value)
         elif field in defaults:
@@ -78,8 +82,35 @@ def entitle(user: str, own: Rules, groups: Iterable[Rules], defaults: Rules) -> 
     return Entitlement(user, **rules)
 
 
-def refuse(may: Entitlement, share: Share, others: Sequence[Share]) -> Refusal | None:
-    """Why a user may not have `share` beside `others` of its own; None: it may."""
+def _most_generous(shared: Sequence[Rule[AllocationLimit]]) -> Rule[AllocationLimit]:
+    """The largest amount and the largest part: which is more depends on the GPU."""
+    sizes = [rule for rule in shared if rule.value.size_bytes is not None]
+    parts = [rule for rule in shared if rule.value.part is not None]
+    size = max(sizes, key=lambda rule: rule.value.size_bytes or 0, default=None)
+    part = max(parts, key=lambda rule: rule.value.part or 0.0, default=None)
+    if size is None or part is None:
+        return size or part or shared[0]
+    both = AllocationLimit(size.value.size_bytes, part.value.part)
+    return Rule(both, f"{size.where}, {part.where}")
+
+
+def most_bytes(limit: AllocationLimit, capacity: int) -> int | None:
+    """What a user may allocate on a GPU that shares out `capacity` bytes.
+
+    None: that is not known, because the capacity is 0, for unknown.
+    """
+    if limit.part is None:
+        return limit.size_bytes
+    return max(limit.size_bytes or 0, int(limit.part * capacity)) if capacity else None
+
+
+def refuse(
+    may: Entitlement, share: Share, others: Sequence[Share], capacity: int = 0
+) -> Refusal | None:
+    """Why a user may not have `share` beside `others` of its own; None: it may.
+
+    `capacity` is what the GPU shares out; 0: unknown, so that parts of it bound nothing.
+    """
     user = may.user
     if may.workloads and len(others) >= may.workloads.value:
         most = may.workloads.value
@@ -107,26 +138,27 @@ def refuse(may: Entitlement, share: Share, others: Sequence[Share]) -> Refusal |
                 f"have {format_fraction(may.gpu.value)} in all{beside}",
                 may.gpu.where,
             )
-    if may.memory_bytes:
-        return _refuse_memory(may.user, may.memory_bytes, share, others)
+    most_memory = most_bytes(may.memory.value, capacity) if may.memory else None
+    if may.memory and most_memory is not None:
+        return _refuse_memory(may.user, may.memory, most_memory, share, others)
     return None
 
 
 def _refuse_memory(
-    user: str, rule: Rule[int], share: Share, others: Sequence[Share]
+    user: str, rule: Rule[AllocationLimit], most: int, share: Share, others: Sequence[Share]
 ) -> Refusal | None:
     limit = share.memory_limit_bytes
-    if limit is not None and limit > rule.value:
+    if limit is not None and limit > most:
         return (
             f"a memory limit of {format_bytes(limit)} is more than {user} may have, "
-            f"{format_bytes(rule.value)}",
+            f"{format_bytes(most)}",
             rule.where,
         )
     kept = sum(other.memory_bytes for other in others)
-    if kept + share.memory_bytes > rule.value:
+    if kept + share.memory_bytes > most:
         return (
             f"{format_bytes(share.memory_bytes)} cannot be kept for {user}: {user} may have "
-            f"{format_bytes(rule.value)} in all; {format_bytes(kept)} are kept already",
+            f"{format_bytes(most)} in all; {format_bytes(kept)} are kept already",
             rule.where,
         )
     return None
@@ -137,10 +169,19 @@ def user_room_bytes(ledger: Ledger, tenant: Tenant, gpu: int) -> int | None:
 
     It is negative where the limit became smaller than what is allocated.
     """
-    found = ledger.user_limits.get(tenant.uid)
+    found = _limit_on(ledger, tenant.uid, gpu)
     if found is None:
         return None
     return found[0] - sum(on.allocated_bytes for t, on in ledger.on(gpu) if t.uid == tenant.uid)
+
+
+def _limit_on(ledger: Ledger, uid: int, gpu: int) -> tuple[int, str] | None:
+    """The limit of a user on a GPU, with the rule in words; None: there is none."""
+    found = [ledger.user_limits[uid]] if uid in ledger.user_limits else []
+    if uid in ledger.user_parts:
+        part, rule = ledger.user_parts[uid]
+        found.append((int(part * ledger.specs[gpu].capacity_bytes), rule))
+    return max(found, default=None)
 
 
 def refuse_user_bytes(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> str | None:
@@ -148,17 +189,26 @@ def refuse_user_bytes(ledger: Ledger, tenant: Tenant, gpu: int, wanted: int) -> 
     room = user_room_bytes(ledger, tenant, gpu)
     if room is None or wanted <= room:
         return None
-    most, rule = ledger.user_limits[tenant.uid]
+    most, rule = _limit_on(ledger, tenant.uid, gpu) or (wanted, "")
     used = format_bytes(most - room)
     return f"{format_bytes(wanted)} more on GPU {gpu} would exceed what {rule} ({used} in use)"
 
 
-def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:
-    """A share with nothing in it that its user may not have; `gpu_limit` is from `divide`."""
-    limit, kept = share.memory_limit_bytes, share.memory_bytes
-    if may.memory_bytes:
-        most = may.memory_bytes.value
-        limit, kept = most if limit is None else min(limit, most), min(kept, most)
+def within(may: Entitlement, share: Share, gpu_limit: float = 1.0, capacity: int = 0) -> Share:
+    """A share with nothing in it that its user may not have; `gpu_limit` is from `divide`.
+
+    `capacity` is what the largest GPU shares out; 0: unknown.
+    """
+    limit, part, kept = share.memory_limit_bytes, share.memory_limit_part, share.memory_bytes
+    if may.memory:
+        allowed = may.memory.value
+        most = most_bytes(allowed, capacity)
+        kept = kept if most is None else min(kept, most)
+        if allowed.part is not None and not allowed.size_bytes:  # less on a smaller GPU
+            highest = allowed.part if share.mode is Mode.MANAGED else min(1.0, allowed.part)
+            part = highest if part is None else min(part, highest)
+        elif most is not None:
+            limit = most if limit is None else min(limit, most)
     cap = min(share.gpu_limit, gpu_limit)
     quantum_s = share.quantum_s
     if quantum_s is not None and may.quantum_s:
@@ -168,6 +218,7 @@ def within(may: Entitlement, share: Share, gpu_limit: float = 1.0) -> Share:
         gpu=None if share.gpu is None else min(share.gpu, cap),
         gpu_limit=cap,
         memory_limit_bytes=limit,
+        memory_limit_part=part,
         memory_bytes=kept,
         priority=min(share.priority, may.priority.value) if may.priority else share.priority,
         latency=share.latency and (may.latency is None or may.latency.value),

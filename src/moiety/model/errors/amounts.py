@@ -20,7 +20,8 @@ class LimitAboveCapacity(AmountError):
         super().__init__(
             f"a memory limit of {format_bytes(limit)} is more than any GPU here can give, which is "
             f"{format_bytes(possible)}",
-            f"--memory-limit {typed_size(possible)} or less, or no --memory-limit for a whole GPU",
+            f"--memory-limit {typed_size(possible)} or less, no --memory-limit for a whole GPU, or "
+            "add --mode managed to have more than a GPU",
         )
 
 

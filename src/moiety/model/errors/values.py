@@ -105,6 +105,17 @@ class KeptManaged(InvalidValue):
         )
 
 
+class LimitAboveGpu(InvalidValue):
+    """The memory limit is more than a whole GPU, in a mode in which all has to fit on one."""
+
+    def __init__(self, part: float) -> None:
+        super().__init__(
+            f"a memory limit of {format_fraction(part)} is more than a GPU has, and only in "
+            "managed mode may a program have more",
+            "add --mode managed, or --memory-limit 100% or less",
+        )
+
+
 class LimitTooSmall(InvalidValue):
     """The memory limit is smaller than the smallest piece of GPU memory."""
 
