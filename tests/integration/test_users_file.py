@@ -190,6 +190,33 @@ def test_the_file_is_read_again_without_losing_anybody(
     alice.do("a.allocated(0, 1 << 30)")
 
 
+def test_memory_may_be_a_part_of_each_gpu(agent: AgentProcess, users: Users, file: Path) -> None:
+    file.write_text(RULES.replace("6GiB", "25%"))
+    with agent.call() as call:
+        call.ask(protocol.Reload(), protocol.Reloaded)
+    alice = users(ALICE)
+    start(alice, "a", 2 * GIB)
+    (row,) = agent.ps()
+    most = row.limit_bytes or 0
+    assert 3 * GIB < most <= 4 * GIB, "a quarter of what is shared of 16 GiB"
+    alice.do(f"b = Shim({CREATE.format(share='')})")
+    alice.do("b.hello(); b.attach(uuid_of(0))")
+    with pytest.raises(Raised) as refused:
+        alice.do("b.allocated(0, 2 << 30)")
+    assert f"65001 may have there, 25 % of its memory ({file}:6) (2 GiB in use)" in (
+        refused.value.text
+    )
+    alice.do("b.send(AmountMessage(Type.DETACH, 0, 0, 0))")
+    change = "str(call.ask(protocol.SetShare('1', {}), protocol.Shared).share)"
+    for more in ("memory_limit_part=0.3", "memory_limit_bytes=5 << 30", "memory_bytes=5 << 30"):
+        with pytest.raises(Raised) as refused:
+            alice.do(change.format(more))
+        assert refused.value.kind == "UserLimit", more
+    alice.do(change.format("memory_limit_part=0.2"))
+    (row,) = (each for each in agent.ps() if each.allocated_bytes)
+    assert row.limit_bytes == pytest.approx(most * 0.8)
+
+
 def test_a_broken_file_is_refused_and_the_old_one_stays(
     agent: AgentProcess, users: Users, file: Path
 ) -> None:

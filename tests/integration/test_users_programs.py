@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,83 +13,19 @@ import pytest
 
 from moiety.model import errors
 from moiety.testing.waiting import until
-from tests.support.foreground import AgentProcess
-from tests.support.users import ALICE, BOB, OtherUser, Raised, open_folder
+from tests.support.users import ALICE, BOB, Raised, open_folder
+from tests.support.users_programs import AGENT, MIB, WAIT, Setting
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
     pytest.mark.slow,
 ]
 
-MIB = 1 << 20
-AGENT = 65010
-"""a user of the agent's own"""
-GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB"
-QUICK = ["--quantum", "3ms", "--idle-min", "2ms", "--idle-free", "1ms", "--linger", "0"]
-RUN = """
-pid = os.fork()
-if pid == 0:
-    try:
-        for number, name in ((1, {out!r}), (2, {err!r})):
-            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644), number)
-        moiety.cli.main.main({arguments!r})
-    except SystemExit as end:
-        sys.stdout.flush()
-        os._exit(end.code or 0)
-    except BaseException:
-        traceback.print_exc()
-    os._exit(99)
-"""
-WAIT = "os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])"
-
-
-class Setting:
-    """A folder for all users, an agent for them, and what their programs need."""
-
-    def __init__(self, folder: Path, native: Path, programs: Path) -> None:
-        self.folder = folder
-        for name in ("state", "out"):
-            (folder / name).mkdir()
-            os.chmod(folder / name, 0o777)
-        # Where they were built may be nobody else's to read.
-        shutil.copytree(native / "simgpu", folder / "native" / "simgpu")
-        shutil.copy(native / "libmoiety.so", folder / "native")
-        shutil.copy(programs / "worker", folder)
-        self.agent = AgentProcess(folder / "s", folder / "native", QUICK, system=True)
-        self.agent.environment |= {
-            "MOIETY_SIMGPU": GPU,
-            "MOIETY_SIMGPU_STATE": str(folder / "state"),
-        }
-        for variable in ("MOIETY_HOST_MEMORY",):
-            del self.agent.environment[variable]
-
-    def user(self, uid: int) -> OtherUser:
-        """A user in the environment of the agent."""
-        return OtherUser(uid, self.agent.environment)
-
-    def moiety(self, user: OtherUser, *arguments: str) -> tuple[int, str, str]:
-        """A command's end, as a user runs it."""
-        self.begin(user, *arguments)
-        code = user.do(WAIT)
-        return code, *(self.said(user, stream) for stream in ("out", "err"))
-
-    def begin(self, user: OtherUser, *arguments: str) -> None:
-        pid = user.pid
-        names = {s: str(self.folder / "out" / f"{pid}.{s}") for s in ("out", "err")}
-        user.do(RUN.format(**names, arguments=list(arguments)))
-
-    def said(self, user: OtherUser, stream: str) -> str:
-        return (self.folder / "out" / f"{user.pid}.{stream}").read_text()
-
-    def worker(self, size: int, rounds: int) -> list[str]:
-        kernels = self.folder / "native" / "simgpu" / "kernels.elf"
-        return [str(self.folder / "worker"), str(kernels), str(size), str(rounds), "1", "0", "7"]
-
 
 @pytest.fixture
 def setting(native: Path, programs: Path) -> Iterator[Setting]:
     with open_folder() as folder:
-        made = Setting(folder, native, programs)
+        made = Setting(folder, native, [programs / "worker"])
         with made.agent:
             yield made
 
@@ -140,7 +75,7 @@ def test_an_agent_of_ones_own_leaves_the_systems_gpu_alone(setting: Setting) -> 
 
 def test_an_agent_need_not_be_root(native: Path, programs: Path) -> None:
     with open_folder() as folder, ExitStack() as stack:
-        setting = Setting(folder, native, programs)
+        setting = Setting(folder, native, [programs / "worker"])
         path = setting.agent.directory.path
         path.mkdir()
         os.chown(path, AGENT, AGENT)  # as a service manager makes it

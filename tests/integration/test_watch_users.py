@@ -13,8 +13,7 @@ from moiety.agent.control import protocol
 from moiety.agent.core.journal_events import Event
 from moiety.testing.waiting import until
 from tests.support.users import ALICE, BOB, OtherUser, open_folder
-
-from .test_users_programs import AGENT, MIB, WAIT, Setting
+from tests.support.users_programs import AGENT, MIB, WAIT, Setting
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
@@ -44,7 +43,7 @@ def reasons(setting: Setting) -> dict[str, Event]:
 
 def test_root_ends_anybodys_and_tells_whose_it_was(native: Path, programs: Path) -> None:
     with open_folder() as folder, ExitStack() as stack:
-        setting = Setting(folder, native, programs)
+        setting = Setting(folder, native, [programs / "worker"])
         setting.agent.arguments += LADDER
         stack.enter_context(setting.agent)
         alice, bob = (stack.enter_context(setting.user(uid)) for uid in (ALICE, BOB))
@@ -66,7 +65,7 @@ def test_root_ends_anybodys_and_tells_whose_it_was(native: Path, programs: Path)
 
 def test_an_agent_of_another_user_spares_it_and_says_why(native: Path, programs: Path) -> None:
     with open_folder() as folder, ExitStack() as stack:
-        setting = Setting(folder, native, programs)
+        setting = Setting(folder, native, [programs / "worker"])
         path = setting.agent.directory.path
         path.mkdir()
         os.chown(path, AGENT, AGENT)

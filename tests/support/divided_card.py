@@ -77,10 +77,26 @@ class DividedCard(Backlog):
             self._running.discard(event.tenant)
         super().tell(event)
 
-    def add(self, number: int, share: Share, bytes_each: int | None = None) -> None:
+    def add(
+        self,
+        number: int,
+        share: Share,
+        bytes_each: int | None = None,
+        *,
+        owner: str = "",
+        workload: str = "",
+    ) -> None:
         """One more tenant."""
         self.used_s[number] = 0.0
-        super().add(number, share, bytes_each)
+        super().add(number, share, bytes_each, owner=owner, workload=workload)
+
+    def end(self, number: int) -> None:
+        """It is gone, and its work with it."""
+        self._charge()
+        self._running.discard(number)
+        self.open.discard(number)
+        self._watches.pop(number, None)
+        super().end(number)
 
     def _working(self) -> Iterable[int]:
         return self._running - self._asleep

@@ -7,35 +7,13 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-
-
-@dataclass(slots=True, eq=False)
-class Block:
-    """One allocation: whole chunks, mapped by the program's thread once it was admitted."""
-
-    gpu: int
-    chunks: list[int]
-    pinned: bool = False
-    serial: int = 0
-    admitted: bool = False
-    resident: list[bool] = field(default_factory=list)
-    """For each chunk; empty until mapped."""
-
-    @property
-    def bytes(self) -> int:
-        """What was asked for."""
-        return sum(self.chunks)
-
-    @property
-    def resident_bytes(self) -> int:
-        """What is on the GPU."""
-        return sum(size for size, there in zip(self.chunks, self.resident, strict=False) if there)
+from moiety.arbiter.states import Apart
+from tests.support.simulated_memory import Block
 
 
 class Bytes(NamedTuple):
@@ -52,6 +30,8 @@ class SimulatedTenant:
     def __init__(self, number: int) -> None:
         """A process that has not said anything."""
         self.number = number
+        self.owner = self.workload = ""
+        self.apart = Apart.NO
         self.inbox: deque[do.Instruction] = deque()
         self.sent: deque[ev.Event] = deque()
         self.is_open = False
@@ -93,6 +73,8 @@ class SimulatedTenant:
         """Evictions under way: [gpu, bytes left]."""
         self.refusals: list[do.Refused] = []
         self._serials = itertools.count(1)
+        self.answer: Callable[[ev.ContentReply], Iterable[ev.Event]] = lambda truth: [truth]
+        """What it says when it is asked what of its memory is zeros."""
 
     # What the program does
 
@@ -186,6 +168,11 @@ class SimulatedTenant:
             if block.admitted and not block.resident:
                 block.resident = [True] * len(block.chunks)
 
+    def write(self, block: Block, chunk: int) -> None:
+        """Make one chunk of a mapped block data."""
+        if self.is_open and block.resident:
+            block.written.add(chunk)
+
     def fall_idle(self) -> None:
         """Be silent for as long as the watch asks."""
         if self.watched and self.is_open:
@@ -198,6 +185,11 @@ class SimulatedTenant:
     def resident_bytes(self, gpu: int) -> int:
         """What of it is on the GPU, its context aside."""
         return sum(block.resident_bytes for block in self.blocks if block.gpu == gpu)
+
+    def chunks_on(self, gpu: int, *, resident: bool, data: bool) -> int:
+        """Bytes of its chunks that are, or are not, on the GPU, and are, or are not, data."""
+        movable = [block for block in self.blocks if block.gpu == gpu and not block.pinned]
+        return sum(block.in_chunks(resident=resident, data=data) for block in movable)
 
     def bytes_on(self, gpu: int) -> Bytes:
         """All of that at once."""
@@ -288,6 +280,11 @@ class SimulatedTenant:
         elif isinstance(told, do.Evict):
             self.credit[told.gpu] = 0
             self.orders.append([told.gpu, told.bytes])
+        elif isinstance(told, do.ContentQuery):
+            if told.gpu in self.contexts:
+                zero = self.chunks_on(told.gpu, resident=True, data=False)
+                host = self.chunks_on(told.gpu, resident=False, data=True)
+                self.sent += self.answer(ev.ContentReply(self.number, told.gpu, zero, host))
         elif isinstance(told, do.Grant):
             self.epoch = told.epoch
             stood, self.wanted = self.wanted, False
@@ -351,7 +348,8 @@ class SimulatedTenant:
         here = [b for b in self.blocks if b.gpu == gpu and not b.pinned]
         there = [(b, i) for b in here for i, is_there in enumerate(b.resident) if is_there]
         if order[1] > 0 and there and not self.eviction_fails:
-            block, index = there[-1]
+            zeros = [(b, i) for b, i in there if i not in b.written]
+            block, index = (zeros or there)[-1]
             block.resident[index] = False
             moved = block.chunks[index]
             order[1] -= moved
@@ -382,7 +380,7 @@ class SimulatedTenant:
         """A chunk that there is room for; none also when it has all and said so."""
         if not self.restoring:
             return None
-        for block, index in self._missing():
+        for block, index in sorted(self._missing(), key=lambda at: at[1] not in at[0].written):
             if block.chunks[index] <= self.credit.get(block.gpu, 0):
                 return block, index
         return None

@@ -15,6 +15,7 @@ from moiety.kube.dialects.request import GpuRequest, RequestRefused
 from moiety.kube.model import quantity, share_config
 from moiety.kube.resource_slices import MEMORY, MEMORY_BYTES
 from moiety.model.format import format_bytes
+from moiety.model.share import Mode
 
 _LETTERS: Final = re.compile(r"[^a-z0-9]+")
 
@@ -73,11 +74,12 @@ class Fleet:
                 f"{format_bytes(sizes[-1])}"
             )
         limit = gpu_request.share.memory_limit_bytes
-        if limit is not None and limit > sizes[-1]:
+        is_managed = gpu_request.share.mode is Mode.MANAGED
+        if limit is not None and limit > sizes[-1] and not is_managed:
             raise RequestRefused(
                 f"a limit of {format_bytes(limit)} limits nothing: the largest GPU{of_model} has "
                 f"{format_bytes(sizes[-1])}; without a limit a program may allocate all that its "
-                "GPU has"
+                "GPU has, and with moiety.dev/mode: managed more than that"
             )
 
 

@@ -44,13 +44,23 @@ class NamespaceGuard:
 
     async def rules(self, namespace: str) -> NamespaceRules:
         """The present rules for a namespace. Raises ApiError."""
+        return (await self._limits()).of(namespace)
+
+    async def guaranteed(self) -> dict[str, float]:
+        """The part of each GPU's time that each namespace is guaranteed now.
+
+        Raises ApiError, and LimitRefusal if all together are more than there is.
+        """
+        return (await self._limits()).guaranteed()
+
+    async def _limits(self) -> NamespaceLimits:
         try:
             found = await self._client.get(CONFIG_MAPS, names.NAMESPACES, self._system)
         except ApiError as no:
             if not no.is_missing:
                 raise
             found = {}
-        return NamespaceLimits(found.get("data") or {}).of(namespace)
+        return NamespaceLimits(found.get("data") or {})
 
     async def check_claim(
         self, claim: Object, shares: Iterable[Share], held: Collection[str]
@@ -89,7 +99,7 @@ class NamespaceGuard:
             return
         counted = await self._counted(assignment)
         if _grows(share, counted):
-            where = (rules.may.gpu or rules.may.memory_bytes or rules.resize).where
+            where = (rules.may.gpu or rules.may.memory or rules.resize).where
             raise LimitRefusal(
                 f"{rules.may.user} has a limit for all of its shares, so a share cannot grow "
                 f"beyond what its pod was admitted with, {counted} ({where})"

@@ -10,6 +10,7 @@ which can be no namespace, is for what a namespace's own key leaves out:
       memory: 160Gi
       latency: true
       resize: true
+      guaranteed: 30%
 
 Without any of it a namespace has neither the latency class, nor priority high, nor resizes. A key
 that makes no sense forbids every share in its namespace: an error must not allow more.
@@ -26,10 +27,14 @@ from moiety.arbiter.admission.user_limits import Entitlement, Rule, entitle, ref
 from moiety.kube.model import names, quantity
 from moiety.kube.model.key_values import key_values
 from moiety.model.errors import InvalidValue, MoietyError
+from moiety.model.format import format_fraction
 from moiety.model.share import Priority, Share, parse_priority
+from moiety.model.units import AllocationLimit, parse_fraction
 
 DEFAULTS: Final = "_defaults"
 USUAL: Final = f"the default; ConfigMap {names.NAMESPACES} can allow it"
+GUARANTEED: Final = "guaranteed"
+_ROUNDING: Final = 1e-9
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -53,7 +58,7 @@ class NamespaceRules:
     @property
     def has_sums(self) -> bool:
         """Whether the shares of the namespace are added up."""
-        return self.may.gpu is not None or self.may.memory_bytes is not None
+        return self.may.gpu is not None or self.may.memory is not None
 
     def check(self, wanted: Sequence[Share], others: Sequence[Share] = ()) -> None:
         """Raise LimitRefusal if the namespace may not have these shares beside `others`.
@@ -94,7 +99,7 @@ class NamespaceLimits:
         for key, text in (texts or {}).items():
             where = f"ConfigMap {names.NAMESPACES}, {key}"
             try:
-                self._rules[key] = _rules(text, where)
+                self._rules[key] = _rules(text, where, is_default=key == DEFAULTS)
             except InvalidValue as error:
                 self._broken[key] = f"{where}: {error.what}"
 
@@ -102,6 +107,24 @@ class NamespaceLimits:
     def problems(self) -> tuple[str, ...]:
         """What makes no sense, each in a sentence."""
         return tuple(self._broken.values())
+
+    def guaranteed(self) -> dict[str, float]:
+        """The part of each GPU's time that each namespace is guaranteed, from 0 to 1.
+
+        Raises LimitRefusal if all together are more than there is: then none can be kept.
+        """
+        found = {
+            key: float(rules[GUARANTEED].value)
+            for key, rules in self._rules.items()
+            if GUARANTEED in rules
+        }
+        if (whole := sum(found.values())) > 1 + _ROUNDING:
+            parts = ", ".join(f"{key} {format_fraction(part)}" for key, part in found.items())
+            raise LimitRefusal(
+                f"namespaces are guaranteed {format_fraction(whole)} of each GPU together, which "
+                f"is more than there is: {parts}"
+            )
+        return found
 
     def of(self, namespace: str) -> NamespaceRules:
         """The rules for one namespace."""
@@ -117,13 +140,15 @@ class NamespaceLimits:
         return NamespaceRules(entitle(f"namespace {namespace}", own, (), defaults), resize, problem)
 
 
-def _rules(text: str, where: str) -> dict[str, Rule[Any]]:
+def _rules(text: str, where: str, *, is_default: bool) -> dict[str, Rule[Any]]:
     """The rules of one key; raises InvalidValue."""
     found: dict[str, Rule[Any]] = {}
     for word, value in key_values(text):
         if word not in WORDS:
             raise InvalidValue(f"there is no {word!r}; there are {', '.join(WORDS)}", "gpu: 4")
         field, parse = WORDS[word]
+        if field == GUARANTEED and is_default:
+            raise InvalidValue(f"{word} is for one namespace", "it in the namespace's own key")
         if field in found:
             raise InvalidValue(f"{word} stands twice", "one of them")
         try:
@@ -140,6 +165,17 @@ def _gpus(text: str) -> float:
     return float(value)
 
 
+def _memory(text: str) -> AllocationLimit:
+    """All memory that shares keep in the cluster together: no part of one GPU says that."""
+    if text.endswith("%"):
+        raise quantity.InvalidQuantity(
+            text,
+            "is a part, and GPUs of a cluster differ: all shares of the namespace count together",
+            "an amount of memory: 160Gi",
+        )
+    return AllocationLimit(quantity.parse_bytes(text), None)
+
+
 def _truth(text: str) -> bool:
     if text not in _TRUTH:
         raise InvalidValue(f"{text!r} is neither true nor false", "true, false")
@@ -148,9 +184,10 @@ def _truth(text: str) -> bool:
 
 WORDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "gpu": ("gpu", _gpus),
-    "memory": ("memory_bytes", quantity.parse_bytes),
+    "memory": ("memory", _memory),
     "priority": ("priority", parse_priority),
     "latency": ("latency", _truth),
     "resize": ("resize", _truth),
+    "guaranteed": (GUARANTEED, parse_fraction),
 }
 """The words of a key: the field of the rule, and how its value is read."""

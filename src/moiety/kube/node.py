@@ -37,6 +37,7 @@ from moiety.kube.logs import open_log
 from moiety.kube.model import names
 from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
+from moiety.kube.namespace_guarantees import NamespaceGuarantees
 from moiety.kube.namespace_guard import NamespaceGuard
 from moiety.kube.options import DriverOptions
 from moiety.kube.pod_reconciler import PodReconciler
@@ -89,6 +90,7 @@ class NodeDriver:
         self.notices = EventRecorder(client, self._listener, self.pods, options.name, cursor, log)
         system = client.access.namespace if options.is_in_pod else names.NAMESPACE
         self.guard = NamespaceGuard(client, system, options.mode.kinds)
+        self.guarantees = NamespaceGuarantees(self.guard, self.line, log)
         self._publishing = asyncio.Lock()
         self._is_checking = options.binding_checks
         """Whether the scheduler asks before it binds pods; False if the cluster cannot."""
@@ -234,6 +236,7 @@ class NodeDriver:
             self._wished.clear()
             try:
                 await self._name_pods()
+                await self.guarantees.tell(self._agent_pid)
                 has_units = any(each.kind == UNITS for each in self.shares.assignments.values())
                 await self.owners.see(await held(self.options.kubelet_dir) if has_units else None)
                 failed = ""

@@ -53,6 +53,13 @@ def test_shares_are_added_up_and_each_gpu_counts() -> None:
     assert "6 GiB cannot be kept for namespace team" in said
 
 
+def test_a_part_of_a_gpu_is_no_sum_of_memory() -> None:
+    limits = NamespaceLimits({"team": "memory: 50%"})
+    (problem,) = limits.problems
+    assert "memory: '50%' is a part, and GPUs of a cluster differ" in problem
+    assert "is a part" in refusal(limits, Share())
+
+
 def test_nothing_may_be_promised_where_the_sum_is_zero() -> None:
     limits = NamespaceLimits({"_defaults": "gpu: 0"})
     assert "may have 0 % in all" in refusal(limits, Share(gpu=0.1))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from moiety.arbiter.admission.memory import budget_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.gang import mates
+from moiety.arbiter.state.tenant import Tenant
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
 
@@ -18,8 +21,14 @@ _ROUNDING = 1e-9
 class Promised:
     """What was promised to workloads whose processes have not come to the GPU yet."""
 
-    gpu: float = 0.0
+    by_owner: Mapping[str, float] = field(default_factory=dict)
+    """By owner of time: the parts of a GPU's time that its workloads request together."""
     memory_bytes: int = 0
+
+    @property
+    def gpu(self) -> float:
+        """The part of the GPU's time for all owners together."""
+        return sum(self.by_owner.values())
 
 
 NOTHING = Promised()
@@ -31,12 +40,16 @@ def refuse_share(
     share: Share,
     beside: Promised = NOTHING,
     own: frozenset[int] = frozenset(),
+    owner: str = "",
 ) -> tuple[str, Share] | None:
-    """Why `share` cannot be promised on `gpu`, with the largest that could; None if it can."""
+    """Why an owner cannot be promised `share` on `gpu`, with the largest that could be.
+
+    None if it can.
+    """
     others = [(t, on) for t, on in ledger.on(gpu) if t.number not in own]
-    asked = beside.gpu + sum(t.share.gpu or 0.0 for t, _ in others)
-    if share.gpu is not None and asked + share.gpu > 1 + _ROUNDING:
-        free = max(0.0, round(1 - asked, 9))
+    free = _free(ledger, beside, [t for t, _ in others], owner)
+    asked = round(1 - free, 9)
+    if share.gpu is not None and share.gpu > free + _ROUNDING:
         possible = dataclasses.replace(share, gpu=min(free, share.gpu_limit) or None)
         return (
             f"{format_fraction(share.gpu)} of GPU {gpu} cannot be guaranteed: "
@@ -60,3 +73,27 @@ def refuse_share(
         return None
     text = f"{format_bytes(share.memory_bytes)} of GPU {gpu} cannot be kept for one program: {why}"
     return text, dataclasses.replace(share, memory_bytes=max(0, free_bytes))
+
+
+def largest_part(ledger: Ledger, owner: str) -> float:
+    """The part of a GPU that an owner's program could request if no other program were there."""
+    return _free(ledger, NOTHING, [], owner)
+
+
+def _free(ledger: Ledger, beside: Promised, others: list[Tenant], owner: str) -> float:
+    """The part of a GPU that an owner's program may still request.
+
+    What others are guaranteed is kept for them. What the owner or its group is guaranteed is there
+    for its own requests: no program is refused for the sake of its own owner's guarantee.
+    """
+    asked = Counter(beside.by_owner)
+    for tenant in others:
+        asked[tenant.owner] += tenant.share.gpu or 0.0  # type: ignore[assignment]
+    guarantees = ledger.guarantees
+    whole = guarantees.reserved(asked)
+    kept = max(0.0, guarantees.parts.get(owner, 0.0) - asked[owner])
+    if name := guarantees.group_of(owner):
+        part, owners = guarantees.groups[name]
+        used = sum(max(guarantees.parts.get(o, 0.0), asked[o]) for o in owners)
+        kept += max(0.0, part - used)
+    return max(0.0, round(1 - whole, 9)) + kept

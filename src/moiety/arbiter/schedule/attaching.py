@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.schedule.round import Round, must_alternate
+from moiety.arbiter.schedule.rivals import must_alternate
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.throttle import postpone
 from moiety.arbiter.state.gang import are_mates
 from moiety.arbiter.state.tenant import Tenant

@@ -109,6 +109,11 @@ class ClassBudgets:
         """Whether there is any: a promise, and a class above it."""
         return bool(self._budgets)
 
+    @property
+    def are_kept(self) -> bool:
+        """Whether none is used up, or can be before a tenant of a higher class works."""
+        return not any(budget.is_spent or budget.used for _, budget in self._budgets)
+
     def advance(self, elapsed_s: float, longest_s: Callable[[], float]) -> None:
         """Charge the time since the last step; see `Budget.advance`."""
         for _, budget in self._budgets:
@@ -172,17 +177,27 @@ class ClassBudgets:
         """Each GPU and rank with a promise and a class above it."""
         for gpu in self._ledger.specs:
             there = [tenant for tenant, _ in self._ledger.on(gpu)]
-            for rank in {t.usage.class_rank for t in there if t.share.gpu}:
+            for rank in {t.usage.class_rank for t in there if self._is_promised(t)}:
                 above = [t for t in there if t.usage.class_rank > rank]
                 below = [t for t in there if t.usage.class_rank <= rank]
                 if above:
                     yield Bound(
                         (gpu, rank),
-                        max(0.0, 1.0 - sum(tenant.share.gpu or 0.0 for tenant in below)),
-                        [t for t in below if t.share.gpu and t.usage.class_rank == rank],
+                        max(0.0, 1.0 - self._promised(below)),
+                        [t for t in below if self._is_promised(t) and t.usage.class_rank == rank],
                         above,
-                        [t for t in below if not t.share.gpu],
+                        [t for t in below if not self._is_promised(t)],
                     )
+
+    def _is_promised(self, tenant: Tenant) -> bool:
+        return bool(tenant.share.gpu) or self._ledger.guarantees.has(tenant.owner)
+
+    def _promised(self, tenants: Iterable[Tenant]) -> float:
+        """What these, and their owners, are promised of a GPU together."""
+        asked: dict[str, float] = {}
+        for tenant in tenants:
+            asked[tenant.owner] = asked.get(tenant.owner, 0.0) + (tenant.share.gpu or 0.0)
+        return self._ledger.guarantees.reserved(asked, asked)
 
     def _raise(self, bound: Bound) -> None:
         """Put the promised tenants of a rank into the highest class that wants the GPU."""
@@ -213,14 +228,14 @@ def pay_promises(members: Iterable[tuple[Tenant, float]], gpu: int, others_s: fl
     part of `others_s` as well. Where all, or none, were promised something, nothing changes.
     """
     known = list(members)
-    paying = [(tenant, part) for tenant, part in known if not tenant.share.gpu]
+    paying = [(tenant, part) for tenant, part in known if not tenant.usage.promised]
     if not paying or len(paying) == len(known):
         return
     whole = sum(part for _, part in paying)
     owed_s = 0.0
     for tenant, _ in known:
-        if tenant.share.gpu and not tenant.usage.paused:
-            due_s = tenant.share.gpu * others_s
+        if tenant.usage.promised and not tenant.usage.paused:
+            due_s = tenant.usage.promised * others_s
             tenant.gpus[gpu].lag_s += due_s
             owed_s += due_s
     for tenant, part in paying:

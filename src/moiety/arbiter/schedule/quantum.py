@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from moiety.arbiter.settings import Settings
+from moiety.arbiter.state.idle_timeout import SOON
 from moiety.arbiter.state.tenant import Tenant
 
 _SMOOTHING = 0.3
@@ -149,9 +150,13 @@ class Quantum:
             return 0.0
         return holder.usage.busy_periods.rest_s(from_s, _EXTRA_MOVES * self.move_s(move_bytes))
 
-    def tell_s(self, move_bytes: int) -> float:
+    def tell_s(self, holder: Tenant, move_bytes: int) -> float:
         """The silence that a holder is asked to report: long enough to learn from."""
-        return self.settings.idle_min_s if move_bytes else self.settings.idle_free_s
+        if not move_bytes:
+            return self.settings.idle_free_s
+        least_s = self.settings.idle_min_s
+        sure = holder.usage.idle_periods.is_sure(least_s, 2 * self.move_s(move_bytes))
+        return SOON * least_s if sure else least_s
 
 
 def _whole_s(holder: Tenant) -> float:

@@ -11,13 +11,21 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.credit import Credit
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.early_grants import EarlyGrants
-from moiety.arbiter.schedule.fair_share import EXACT_S, FairShare
+from moiety.arbiter.schedule.fair_share import FairShare
 from moiety.arbiter.schedule.quantum import Quantum
+from moiety.arbiter.schedule.rivals import (
+    are_apart,
+    block_each_other,
+    counts_lag,
+    movable_bytes,
+    must_alternate,
+)
+from moiety.arbiter.schedule.time_limits import EXACT_S
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.state.balance import Balance
 from moiety.arbiter.state.gang import are_mates, gpus_of, mates
-from moiety.arbiter.state.residency import Residency
 from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.state.visits import Visits
 from moiety.arbiter.states import Cause
 
 SOONEST_S = 0.005
@@ -40,6 +48,7 @@ class Round:
         out: list[do.Instruction],
         credit: Credit,
         early: EarlyGrants,
+        visits: Visits,
     ) -> None:
         """A round at `now_s` that has looked at no tenant yet."""
         self.deadline_s: float | None = None
@@ -51,6 +60,9 @@ class Round:
         self.out = out
         self.credit = credit
         self.early = early
+        self.visits = visits
+        self.visitors: dict[int, set[int]] = {}
+        """The tenants that may come for a visit, and the holders that each interrupts."""
         self.asking: list[Tenant] = []
         self.attaching: list[Tenant] = []
         """Tenants that attach a GPU once they have given their leases back (attaching.py)."""
@@ -92,15 +104,18 @@ class Round:
 
         That is so if their classes differ and one is of the latency class, or was promised a part
         of the time: work that the other has submitted would be in its way. Within a class, promises
-        need turns only where not all tenants fit (side_by_side.py).
+        need turns only where not all tenants fit (side_by_side.py), or the GPU's division of its
+        time is not equal.
         """
+        apart = are_apart(one, other)
         return (
-            must_alternate(one, other)
+            (apart or must_alternate(one, other))
             and one is not other
             and not are_mates(one, other)
             and not one.gpus.keys().isdisjoint(other.gpus.keys())
             and (
-                one.usage.rank != other.usage.rank
+                apart
+                or one.usage.rank != other.usage.rank
                 or one.share.latency != other.share.latency
                 or not self.fair_share.crowded.isdisjoint(one.gpus.keys() & other.gpus.keys())
             )
@@ -138,7 +153,7 @@ class Round:
         spare = self.balances[gpu].free_bytes
         for tenant in self.coming:
             if on := tenant.gpus.get(gpu):
-                spare -= on.allocated_bytes - on.charged_bytes
+                spare -= on.need_bytes - on.charged_bytes
         return spare - sum(t.pending_bytes(gpu) for t in self.asking if t.is_growing)
 
     def rivals(self, tenant: Tenant) -> list[Tenant]:
@@ -173,12 +188,12 @@ class Round:
         if tenant.gang is not None:
             for gpu in gpus_of(tenant):
                 here = [(m, on) for m in mates(tenant) if (on := m.gpus.get(gpu))]
-                need = sum(on.allocated_bytes - on.charged_bytes for _, on in here)
+                need = sum(on.need_bytes - on.charged_bytes for _, on in here)
                 missing = sum(mate.missing_bytes(gpu) for mate, _ in here)
                 move += max(missing, need - self.balances[gpu].free_bytes)
             return max(0, move)
         for gpu, on in tenant.gpus.items():
-            need = on.allocated_bytes - on.charged_bytes
+            need = on.need_bytes - on.charged_bytes
             move += max(tenant.missing_bytes(gpu), need - self.balances[gpu].free_bytes)
         return max(0, move)
 
@@ -202,6 +217,8 @@ class Round:
                 return True
         if waiting is not None and waiting.usage.rank != tenant.usage.rank:
             return waiting.usage.rank > tenant.usage.rank
+        if waiting is not None and tenant.number in self.visitors.get(waiting.number, ()):
+            return True
         if self.now_s < self.turn_ends_s(tenant, waiting):
             return False
         if waiting is None or waiting.number in self.overdue or not counts_lag(tenant, waiting):
@@ -224,6 +241,8 @@ class Round:
         if holder.usage.silent_since_s is None or holder.is_growing:
             return math.inf
         since_s = holder.usage.silent_since_s
+        if holder.number in self.visits.under_way:
+            return since_s + self.settings.idle_beside_s
         return since_s + self.quantum.idle_s(holder, since_s, move_bytes)
 
     def turn_ends_s(self, holder: Tenant, waiting: Tenant | None) -> float:
@@ -309,7 +328,9 @@ class Round:
             return
         # any pause ends a turn that is over, or a turn in which both wait for memory
         any_pause = is_over or (waiting is not None and block_each_other(holder, waiting))
-        tell_s = self.quantum.tell_s(0 if any_pause else move_bytes)
+        tell_s = self.quantum.tell_s(holder, 0 if any_pause else move_bytes)
+        if holder.number in self.visits.under_way:
+            tell_s = min(tell_s, self.settings.idle_beside_s)
         if not holder.usage.watched_s or tell_s < holder.usage.watched_s / 2:
             holder.usage.watched_s = tell_s
             self.out.append(do.SetIdleTimeout(holder.number, tell_s))
@@ -343,32 +364,3 @@ class Round:
     def transition(self, tenant: Tenant, cause: Cause) -> None:
         """Change the state of a tenant, and the sums with it."""
         self.ledger.transition(tenant, cause, self.now_s)
-
-
-def counts_lag(holder: Tenant, waiting: Tenant) -> bool:
-    """Whether a turn may last longer because its holder is further behind than `waiting`.
-
-    Tenants without parts of the time need no more than the order of their turns; and a holder that
-    waits for more memory does not fall behind meanwhile.
-    """
-    return (holder.usage.timed or waiting.usage.timed) and not waiting.holds
-
-
-def must_alternate(one: Tenant, other: Tenant) -> bool:
-    """Whether two tenants that meet on a GPU, and are no mates, would be rivals there."""
-    return (
-        one.usage.timed or other.usage.timed or one.share.latency != other.share.latency
-    ) and not (one.is_beyond or other.is_beyond)
-
-
-def block_each_other(holder: Tenant, waiting: Tenant) -> bool:
-    """Whether both hold and neither goes on before it has more memory.
-
-    Then the holder does nothing with its turn, however long that still lasts.
-    """
-    return waiting.is_growing and any(mate.is_growing for mate in mates(holder))
-
-
-def movable_bytes(tenant: Tenant, on: Residency) -> int:
-    """Bytes of a tenant that are on a GPU only while it holds."""
-    return on.allocated_bytes - tenant.staying_bytes(on)

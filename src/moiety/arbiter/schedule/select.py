@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moiety.arbiter import instructions as do
-from moiety.arbiter.admission.memory import outgrown
+from moiety.arbiter.admission.memory import outgrown, promised_here_bytes
 from moiety.arbiter.schedule.explain import why_apart, why_never
-from moiety.arbiter.schedule.fair_share import EXACT_S
 from moiety.arbiter.schedule.preempt import revoke_for
-from moiety.arbiter.schedule.round import Round, movable_bytes
+from moiety.arbiter.schedule.rivals import movable_bytes
+from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.side_by_side import wait_for_others
 from moiety.arbiter.schedule.starvation import bring_forward, find_overdue
 from moiety.arbiter.schedule.throttle import wait_for_window
+from moiety.arbiter.schedule.time_limits import EXACT_S
+from moiety.arbiter.schedule.visits import begin_visit, find_visitors
 from moiety.arbiter.state.gang import firsts, gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
@@ -24,17 +26,21 @@ _VISIT_S = 0.02
 
 def refuse_outgrown(round_: Round) -> None:
     """Refuse admitted requests that no longer fit, because bytes came that cannot leave."""
+    promised: dict[int, int] = {}
     for tenant in round_.asking:
         for request in reversed(list(tenant.requests)):
             if request.is_context or request.bytes == 0:
                 continue
-            balance = round_.balances[request.gpu]
-            refusal = outgrown(round_.ledger, tenant, request.gpu, balance.capacity_bytes)
+            gpu = request.gpu
+            if gpu not in promised:
+                promised[gpu] = promised_here_bytes(round_.ledger, gpu)
+            refusal = outgrown(tenant, gpu, round_.balances[gpu].capacity_bytes, promised[gpu])
             if refusal is None:
                 continue
             round_.ledger.withdraw(tenant, request)
+            del promised[gpu]  # the bytes may have been pinned
             code, text = refusal
-            round_.out.append(do.Refused(tenant.number, request.gpu, request.serial, code, text))
+            round_.out.append(do.Refused(tenant.number, gpu, request.serial, code, text))
 
 
 def take_turns(round_: Round) -> Iterator[None]:
@@ -54,7 +60,7 @@ def take_turns(round_: Round) -> Iterator[None]:
         if round_.attaching and any(mate in round_.attaching for mate in mates(tenant)):
             continue  # it attaches a GPU next, and waits for its turn with that
         if tenant.state is State.QUEUED and tenant.gang is not None:
-            if any(mate.stays for mate in mates(tenant)):
+            if any(mate.stays for mate in mates(tenant)) and not _is_awaited(round_, tenant):
                 _join_in(round_, tenant)
                 continue
             if apart := why_apart(tenant.gang):
@@ -86,6 +92,8 @@ def take_turns(round_: Round) -> Iterator[None]:
                 brings = {gpu: round_.brings_bytes(tenant, gpu) for gpu in gpus_of(tenant)}
                 if tenant.number in round_.overdue:
                     bring_forward(round_, tenant)
+                if tenant.number in round_.visitors:
+                    begin_visit(round_, tenant)
                 _choose(round_, tenant)
                 begun |= brings.keys()
                 for gpu in ahead.keys() & brings.keys():
@@ -98,6 +106,21 @@ def take_turns(round_: Round) -> Iterator[None]:
         yield
     if begun:
         _renew_turns(round_, begun - ahead.keys())
+
+
+def _is_awaited(round_: Round, tenant: Tenant) -> bool:
+    """Whether others make way for a queued member, because its gang could not be drained.
+
+    The work of the holders may end only once this member has begun its part. To revoke them
+    again would have all of them wait for ever.
+    """
+    if round_.fits(tenant):
+        return False
+    kept_s = max(mate.lease.kept_until_s for mate in mates(tenant) if mate.stays)
+    if round_.now_s < kept_s:
+        round_.wake_at(kept_s)
+        return True
+    return any(mate.is_beyond for mate in mates(tenant))
 
 
 def _join_in(round_: Round, tenant: Tenant) -> None:
@@ -133,7 +156,8 @@ def _demands(round_: Round) -> list[Tenant]:
     """The tenants that want a turn or more memory, in their order.
 
     The highest class goes first. Within a class, holders that grow go first, then starved tenants
-    (starvation.py), then the tenants that are furthest behind. Where no tenant requested a part of
+    (starvation.py), visitors and tenants that were interrupted for them (visits.py), and then the
+    tenants that are furthest behind. Where no tenant requested a part of
     the time, the first in the queue goes before a tenant that is less than two turns further
     behind: so they take turns in the same order each round.
     """
@@ -143,15 +167,19 @@ def _demands(round_: Round) -> list[Tenant]:
     if round_.ledger.gangs:
         waiting = list(firsts(waiting))
     demands = growing + waiting
-    is_exact = any(tenant.usage.timed for tenant in demands)
+    is_exact = any(tenant.usage.by_lag for tenant in demands)
     round_.overdue = find_overdue(round_, waiting) if round_.has_rivals and waiting else set()
+    round_.visitors = find_visitors(round_, waiting)
     if len(demands) < 2:
         return demands
+    interrupted = round_.visits.rests_s
 
-    def urgency(tenant: Tenant) -> tuple[int, bool, bool, int]:
+    def urgency(tenant: Tenant) -> tuple[int, bool, bool, bool, bool, int]:
         step_s = EXACT_S if is_exact else 2 * round_.quantum.turn_s(tenant)
         waits, in_turn = tenant.state is State.QUEUED, tenant.number not in round_.overdue
-        return -tenant.usage.rank, waits, in_turn, -round(tenant.lag_s / step_s)
+        visits, goes_on = tenant.number in round_.visitors, tenant.number in interrupted
+        lags = -round(tenant.lag_s / step_s)
+        return -tenant.usage.rank, waits, in_turn, not visits, not goes_on, lags
 
     demands.sort(key=urgency)
     return demands
@@ -192,7 +220,7 @@ def _line_up(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> None:
                 ):
                     ahead[gpu] -= movable_bytes(other, other.gpus[gpu])
         ahead[gpu] -= round_.needs_bytes(tenant, gpu)
-        if tenant.usage.timed or tenant.share.latency:  # it waits for the whole GPU
+        if tenant.usage.by_lag or tenant.share.latency:  # it waits for the whole GPU
             ahead[gpu] = min(ahead[gpu], -1)
 
 
@@ -215,7 +243,7 @@ def _may_visit(round_: Round, tenant: Tenant) -> bool:
     if tenant.state is not State.QUEUED or tenant.gang is not None or not round_.fits(tenant):
         return False
     for gpu, on in tenant.gpus.items():
-        if on.allocated_bytes - on.charged_bytes > max(0, round_.spare_bytes(gpu)):
+        if on.need_bytes - on.charged_bytes > max(0, round_.spare_bytes(gpu)):
             return False
     holders = [t for t in round_.holding if not t.gpus.keys().isdisjoint(tenant.gpus)]
     left_s = min((t.lease.turn_ends_s for t in holders), default=0.0) - round_.now_s

@@ -1,7 +1,8 @@
 """Tenants that fit hold a GPU together, and who is ahead of its part sits out for a while.
 
 A GPU divides its time equally among the processes that have work. Where parts are not equal, a
-tenant that is ahead by a window sits out: it has no lease until the others have caught up. For 70
+tenant that is ahead by a window sits out: it has no lease until the others have caught up. All
+tenants of an owner or of a workload sit out where they are ahead together (owners.py). For 70
 and 30 percent that is 40 % of the time for the first alone, and the rest together. The windows
 follow from what each tenant received, as the agent counts it: time with a lease, divided by the
 number of tenants with one. A tenant that says that it is silent gives its lease back, so no word of
@@ -11,8 +12,9 @@ a client changes the account. Tenants that do not fit take turns instead (select
 from __future__ import annotations
 
 from moiety.arbiter import instructions as do
-from moiety.arbiter.schedule.fair_share import EXACT_S
+from moiety.arbiter.schedule.owners import Group
 from moiety.arbiter.schedule.round import Round
+from moiety.arbiter.schedule.time_limits import EXACT_S
 from moiety.arbiter.state.gang import are_mates, mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
@@ -31,12 +33,13 @@ def find_crowded(round_: Round) -> None:
     if found != before:
         round_.fair_share.crowded = found
         round_.fair_share.forget_turns(before - found)
+        round_.ledger.parts_changed = True  # room for hand-offs is part of it, or is not any more
 
 
 def _is_crowded(round_: Round, gpu: int) -> bool:
     balance = round_.balances[gpu]
     need = sum(
-        tenant.staying_bytes(on) if tenant.state is State.IDLE else on.allocated_bytes
+        tenant.staying_bytes(on) if tenant.state is State.IDLE else on.need_bytes
         for tenant, on in round_.ledger.on(gpu)
     )
     return need > balance.capacity_bytes
@@ -47,16 +50,24 @@ def choose_sitters(round_: Round) -> None:
     fair_share = round_.fair_share
     window_s = fair_share.window_s()
     sitters: dict[int, Tenant] = {}
-    for _, members in fair_share.side_by_side():
-        works = [t for t, _ in members if _works(t) and not _is_ahead(t, window_s)]
+    for key, members in fair_share.side_by_side():
+        ahead: set[int] = set()
+        leading = [each for each in fair_share.groups(key) if _is_ahead(each, window_s)]
+        for group in leading:
+            ahead.update(tenant.number for tenant in group.members)
+        works = [t for t, _ in members if _works(t) and t.number not in ahead]
+        for group in fair_share.groups(key):
+            group.sits_out = False
         if not works:
             continue
-        for tenant, _ in members:
-            if tenant.is_beyond or not _is_ahead(tenant, window_s):
-                continue
-            if any(t is not tenant and not are_mates(t, tenant) for t in works):
-                sitters.update((mate.number, mate) for mate in mates(tenant))
-                fair_share.sitters.setdefault(tenant.number, tenant)
+        for group in leading:
+            for tenant in group.members:
+                if tenant.is_beyond:
+                    continue
+                if any(not are_mates(t, tenant) for t in works):
+                    group.sits_out = True
+                    sitters.update((mate.number, mate) for mate in mates(tenant))
+                    fair_share.sitters.setdefault(tenant.number, tenant)
     for tenant in fair_share.sitters.values():
         tenant.usage.sits_out = tenant.number in sitters
     for tenant in sitters.values():
@@ -67,11 +78,10 @@ def choose_sitters(round_: Round) -> None:
             _end(round_, tenant)
 
 
-def _is_ahead(tenant: Tenant, window_s: float) -> bool:
+def _is_ahead(group: Group, window_s: float) -> bool:
     """Whether it is ahead by a window, or was and the others have not caught up yet."""
-    return tenant.lag_s < -EXACT_S and (
-        tenant.usage.sits_out or tenant.lag_s <= -window_s + EXACT_S
-    )
+    lag_s = group.lag_s
+    return lag_s < -EXACT_S and (group.sits_out or lag_s <= -window_s * group.windows + EXACT_S)
 
 
 def _works(tenant: Tenant) -> bool:
@@ -97,9 +107,12 @@ def end_silences(round_: Round) -> None:
     tell_s = round_.settings.idle_beside_s
     for _, members in round_.fair_share.side_by_side(limited=True):
         for tenant, _ in members:
-            if tenant.state is not State.HOLDING or tenant.is_growing:
+            if tenant.state is not State.HOLDING or (tenant.requests and tenant.is_growing):
                 continue
-            if any(mate.usage.silent_since_s is None for mate in mates(tenant) if mate.holds):
+            works = tenant.usage.silent_since_s is None  # spares a look at its gang
+            if works or any(
+                mate.usage.silent_since_s is None for mate in mates(tenant) if mate.holds
+            ):
                 _watch(round_, tenant, tell_s)
             else:
                 _end(round_, tenant)

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moiety.arbiter.schedule.fair_share import EXACT_S
 from moiety.arbiter.schedule.parts import LEFT_OVER
 from moiety.arbiter.schedule.round import Round
+from moiety.arbiter.schedule.time_limits import EXACT_S
 from moiety.arbiter.state.gang import gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
 

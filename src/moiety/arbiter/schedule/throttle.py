@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import Cause, State
+from moiety.arbiter.states import Apart, Cause, State
 from moiety.model.format import format_fraction
+
+Kind = tuple[tuple[int, ...], int, bool, float, Apart, bool, bool, str]
+"""GPUs, rank, whether a share counts, part, `apart`, latency class, whether it cannot be drained,
+gang."""
 
 
 def separate(round_: Round) -> None:
@@ -14,9 +20,8 @@ def separate(round_: Round) -> None:
 
     That happens after a change of a share, or if a holder has come to another GPU.
     """
-    staying: list[Tenant] = []
     together = round_.holding + round_.coming
-    if len(together) < 2:
+    if len(together) < 2 or not has_rivals(round_, together):
         return
     together.sort(
         key=lambda t: (
@@ -28,13 +33,40 @@ def separate(round_: Round) -> None:
             t.since_s,
         )
     )
+    staying: dict[Kind, Tenant] = {}
     for tenant in together:
-        if not any(round_.are_rivals(tenant, other) for other in staying):
-            staying.append(tenant)
+        if not any(round_.are_rivals(tenant, other) for other in staying.values()):
+            staying.setdefault(_kind(tenant), tenant)
         elif tenant.holds:
             round_.revoke(tenant)
         elif tenant.state is State.RESTORING:  # and not postponed with its gang
             postpone(round_, tenant)
+
+
+def has_rivals(round_: Round, together: list[Tenant]) -> bool:
+    """Whether any two of these are rivals; one pair of each two kinds shows it."""
+    kinds: dict[Kind, list[Tenant]] = {}
+    for tenant in together:
+        kind = kinds.setdefault(_kind(tenant), [])
+        if len(kind) < 2:
+            kind.append(tenant)
+    some = [tenant for kind in kinds.values() for tenant in kind]
+    return any(round_.are_rivals(one, other) for one, other in itertools.combinations(some, 2))
+
+
+def _kind(tenant: Tenant) -> Kind:
+    """All that decides which tenants are its rivals (`Round.are_rivals`)."""
+    usage, gang = tenant.usage, tenant.gang
+    return (
+        tuple(tenant.gpus),
+        usage.rank,
+        usage.timed,
+        usage.part if usage.weighed else 0.0,
+        usage.apart,
+        tenant.share.latency,
+        tenant.is_beyond,
+        gang.name if gang else "",
+    )
 
 
 def mend(round_: Round) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import KEPT_S
 from moiety.arbiter.schedule.round import Round
+from moiety.arbiter.schedule.visits import turn_s
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import Cause, State
@@ -85,11 +86,13 @@ def _let_in(round_: Round, tenant: Tenant) -> None:
 def _begin_turn(round_: Round, tenant: Tenant) -> None:
     tenant.lease.turns += 1
     round_.ledger.begin_turn(tenant)
+    tenant.memory.host_short = None
     tenant.memory.room_given = tenant.memory.restored = False
     tenant.drain.due_s = tenant.lease.kept_until_s = 0.0
     tenant.lease.round_s = round_.fair_share.round_s(tenant)
-    turn_s = 0.0 if tenant.lease.is_guest else round_.quantum.turn_s(tenant)
-    tenant.lease.turn_ends_s = round_.now_s + turn_s
+    tenant.lease.turn_ends_s = round_.now_s
+    if not tenant.lease.is_guest:
+        tenant.lease.turn_ends_s += turn_s(round_, tenant)
     tenant.usage.busy_periods.go_on(round_.now_s)
     tenant.lease.window_ends_s = round_.now_s + round_.quantum.worthwhile_s(tenant)
     _answer(round_, tenant)
@@ -104,7 +107,7 @@ def _has_room_to_grow(round_: Round, tenant: Tenant) -> bool:
     for gpu in tenant.gpus if tenant.requests else ():
         balance = round_.balances[gpu]
         fits = balance.staying_bytes <= balance.capacity_bytes
-        if fits and balance.free_bytes < tenant.pending_bytes(gpu):
+        if fits and balance.free_bytes < tenant.growth_bytes(gpu):
             return False
     return True
 
@@ -129,7 +132,8 @@ def _answer(round_: Round, tenant: Tenant) -> None:
         else:
             settled = balance.staying_bytes - balance.pending_bytes
             left = balance.capacity_bytes - max(settled, balance.charged_bytes)
-            ready = tenant.holds and left >= request.bytes
+            on = tenant.gpus[request.gpu]
+            ready = tenant.holds and left >= min(request.bytes, on.need_bytes - on.charged_bytes)
         if not ready:
             continue
         round_.ledger.charge(tenant, request)

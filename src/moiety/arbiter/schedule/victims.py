@@ -6,29 +6,66 @@ Which chunks of a victim leave is decided by its shim (native/shim/swap/victim.c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.evictions import ask
+from moiety.arbiter.schedule.host_room import Plan, ask_content, give_up, short_bytes, zero_bytes
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
 
 
-def order_evictions(round_: Round) -> None:
-    """Evict bytes that restoring and growing tenants still lack, from the tenants that run last."""
+def order_evictions(round_: Round) -> bool:
+    """Evict bytes that restoring and growing tenants still lack, from the tenants that run last.
+
+    Returns whether a tenant was given up, because the host has no room for what would leave.
+    """
+    plan = _plan(round_)
+    was_given_up = False
+    if round_.ledger.checks_host_room:
+        while plan and (short := short_bytes(round_, plan)):
+            if ask_content(round_, plan):
+                return was_given_up  # nothing leaves before it is known
+            plan = _plan(round_, zeros_first=True)
+            if not short_bytes(round_, plan):
+                break
+            if not give_up(round_, plan, short):
+                return was_given_up  # nothing leaves
+            was_given_up = True
+            plan = _plan(round_)
+    for victim, gpu, amount in plan:
+        if victim.state is not State.DRAINING:
+            _order(round_, victim, gpu, amount)
+    return was_given_up
+
+
+def _plan(round_: Round, *, zeros_first: bool = False) -> Plan:
+    """What should leave; `zeros_first`: zeros of any victim before data of the first."""
+    plan: Plan = []
     for gpu, balance in round_.balances.items():
         short = -balance.free_bytes - balance.leaving_bytes
         for tenant in round_.coming:
             if on := tenant.gpus.get(gpu):
-                short += on.allocated_bytes - on.charged_bytes
+                short += on.need_bytes - on.charged_bytes
         for tenant in round_.asking:
             if tenant.is_growing and not tenant.blocked_by and (on := tenant.gpus.get(gpu)):
-                short += on.allocated_bytes - on.charged_bytes
+                short += on.need_bytes - on.charged_bytes
         if short > 0:
-            _evict(round_, gpu, short)
+            victims = list(_victims(round_, gpu))
+            if zeros_first:
+                zeros = [(v, min(zero_bytes(v.gpus[gpu]), amount)) for v, amount in victims]
+                rest = [(v, most - z) for (v, most), (_, z) in zip(victims, zeros, strict=True)]
+                victims = zeros + rest
+            for victim, most in victims:
+                if (amount := min(short, most)) > 0:
+                    plan.append((victim, gpu, amount))
+                    short -= amount
+    return plan
 
 
-def _evict(round_: Round, gpu: int, short: int) -> None:
-    """Evict from idle tenants, least recently used first; then from the queue, the last first.
+def _victims(round_: Round, gpu: int) -> Iterator[tuple[Tenant, int]]:
+    """Idle tenants, least recently used first; then the queue, the last first; what each can evict.
 
     A draining tenant will be the last of the queue, so its bytes are waited for, and not taken from
     a tenant whose turn comes sooner.
@@ -38,17 +75,8 @@ def _evict(round_: Round, gpu: int, short: int) -> None:
     out.sort(key=lambda t: t.since_s)
     queue = [tenants[number] for number in reversed(round_.ledger.queue)]
     for victim in out + round_.draining + queue:
-        on = victim.gpus.get(gpu)
-        if on is None:
-            continue
-        amount = min(short, victim.evictable_bytes(on))
-        if amount <= 0:
-            continue
-        short -= amount
-        if victim.state is not State.DRAINING:
-            _order(round_, victim, gpu, amount)
-        if short == 0:
-            return
+        if on := victim.gpus.get(gpu):
+            yield victim, victim.evictable_bytes(on)
 
 
 def _order(round_: Round, victim: Tenant, gpu: int, amount: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from moiety.arbiter.settings import GpuSpec
 from moiety.arbiter.state.residency import Residency
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import STAYING
@@ -18,7 +20,7 @@ class Balance:
     capacity_bytes: int = 0
     """Bytes that tenants' data may take."""
     allocated_bytes: int = 0
-    """Bytes that all tenants have together, on the GPU or evicted."""
+    """Bytes that all tenants have together, on the GPU or evicted; of each no more than fit."""
     charged_bytes: int = 0
     """Resident bytes, and room that was given for restores."""
     leaving_bytes: int = 0
@@ -34,6 +36,8 @@ class Balance:
     """The residue at admission; the measured one may be larger."""
     needed_bytes: int = 0
     """Bytes that are kept free for the driver reserve."""
+    managed_bytes: int = 0
+    """Bytes that the driver pages."""
 
     def add(self, more: tuple[int, ...], less: tuple[int, ...]) -> None:
         """Replace what one tenant adds to the sums."""
@@ -46,6 +50,7 @@ class Balance:
         self.staying_bytes += more[6] - less[6]
         self.pending_bytes += more[7] - less[7]
         self.firm_bytes += more[8] - less[8]
+        self.managed_bytes += more[9] - less[9]
 
     @property
     def free_bytes(self) -> int:
@@ -72,9 +77,9 @@ def entry_of(tenant: Tenant, gpu: int, on: Residency) -> tuple[int, ...]:
         firm = min(tenant.kept_bytes(on), charged)
     pending = leaving = 0
     if tenant.state in STAYING:
-        staying = on.allocated_bytes
+        staying = on.need_bytes
         if tenant.requests:
-            pending = tenant.pending_bytes(gpu)
+            pending = tenant.growth_bytes(gpu)
     else:
         staying = firm
         if on.orders and not tenant.drain.silent:
@@ -83,10 +88,31 @@ def entry_of(tenant: Tenant, gpu: int, on: Residency) -> tuple[int, ...]:
         on.residue_bytes,
         on.expected_bytes,
         on.needed_bytes,
-        on.allocated_bytes,
+        on.need_bytes,
         charged,
         leaving,
         staying,
         pending,
         firm,
+        on.managed_bytes,
     )
+
+
+def stretched_bytes(
+    spec: GpuSpec,
+    capacity: int,
+    expected: int,
+    on_gpu: Iterable[tuple[Tenant, Residency]],
+    units: Iterable[tuple[Tenant, int, int]],
+) -> int:
+    """The capacity where contexts turned out larger than expected.
+
+    Resident bytes stay, and each tenant that was admitted must be able to come back, at the cost of
+    the headroom. The result is never more than was promised with the `expected` residue.
+    """
+    entries = list(on_gpu)
+    promised = sum(tenant.promised_bytes(on) for tenant, on in entries)
+    most = max(allocated - stays for _, allocated, stays in units) + promised
+    charged = sum(min(on.charged_bytes, on.required_bytes) for _, on in entries)
+    limit = min(spec.capacity_bytes, spec.total_bytes - expected)
+    return max(capacity, min(limit, max(most, charged)))

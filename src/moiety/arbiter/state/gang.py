@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from moiety.arbiter.state.residency import Residency
 from moiety.arbiter.state.tenant import Tenant, TenantGang
 
 
@@ -33,6 +34,23 @@ def firsts(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
         elif tenant.gang not in seen:
             seen.append(tenant.gang)
             yield tenant
+
+
+def units_of(
+    on_gpu: Iterable[tuple[Tenant, Residency]], *, reach: bool
+) -> Iterator[tuple[Tenant, int, int]]:
+    """Tenants of a GPU with their required and promised bytes, each gang as one (ledger.py)."""
+    sums: dict[str, tuple[Tenant, int, int]] = {}
+    for tenant, on in on_gpu:
+        freed = on.reach_bytes - on.allocated_bytes if reach else 0
+        own = (tenant, on.required_bytes + freed, tenant.promised_bytes(on))
+        if tenant.gang is None:
+            yield own
+        elif found := sums.get(tenant.gang.name):
+            sums[tenant.gang.name] = (found[0], found[1] + own[1], found[2] + own[2])
+        else:
+            sums[tenant.gang.name] = own
+    yield from sums.values()
 
 
 def is_among(tenant: Tenant, others: Sequence[Tenant]) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from moiety.arbiter.state.freed import Freed
 
-NOT_POSTED: Final = (0,) * 9
+NOT_POSTED: Final = (0,) * 10
 
 
 @dataclass(slots=True)
@@ -61,6 +61,21 @@ class EvictionProgress:
     """How many orders in a row ended so."""
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a process without a lease counted of its bytes on one GPU."""
+
+    zero_bytes: int
+    """Resident bytes that are zeros: they leave first, and need no host memory."""
+    host_bytes: int
+    """Bytes in host memory; the other evicted bytes are zeros."""
+
+    def moved(self, amount: int) -> Content:
+        """The same after this many bytes were evicted, zeros first."""
+        zeros = min(amount, self.zero_bytes)
+        return Content(self.zero_bytes - zeros, self.host_bytes + amount - zeros)
+
+
 @dataclass(slots=True)
 class Residency:
     """A tenant's bytes on one GPU."""
@@ -78,6 +93,10 @@ class Residency:
     """Allocated bytes that the process does not count: another allocated them, and is gone."""
     managed_bytes: int = 0
     """Allocated bytes that the driver pages: no order moves them; they leave with the lease."""
+    oversubscribed_bytes: int = 0
+    """Managed bytes beyond what the GPU has room for: the driver keeps as many in host memory."""
+    may_oversubscribe: bool = False
+    """Whether its managed bytes may exceed the GPU."""
     charged_bytes: int = 0
     """Allocated bytes that are on the GPU, or for which room was given and not used yet."""
     needed_bytes: int = 0
@@ -90,6 +109,12 @@ class Residency:
     """The rest of each eviction under way, oldest first."""
     eviction: EvictionProgress = field(default_factory=EvictionProgress)
     """Whether bytes that were asked for leave in time."""
+    content: Content | None = None
+    """What of it is zeros, and what is in host memory; None: not counted since the last lease."""
+    recounts: int = 0
+    """How often a count was void since the last lease, because the process freed memory."""
+    content_asked: bool = False
+    """Its process was asked for the content, and has not answered."""
     posted: tuple[int, ...] = NOT_POSTED
     """What the sums of the GPU hold for this entry; see `Balance`."""
     rate: float = 0.0
@@ -98,6 +123,24 @@ class Residency:
     """Its part of the time of this GPU that its class receives."""
     lag_s: float = 0.0
     """How far it is behind the time of this GPU that it was due; negative: ahead."""
+
+    def void_content(self) -> None:
+        """Forget the count of zeros, because the process freed memory."""
+        if self.content is not None:
+            self.content, self.recounts = None, self.recounts + 1
+
+    @property
+    def need_bytes(self) -> int:
+        """Bytes of the GPU that it takes in its turn: all that it has, as far as they fit."""
+        return self.allocated_bytes - self.oversubscribed_bytes
+
+    @property
+    def required_bytes(self) -> int:
+        """Bytes without which it could have no turn.
+
+        Where managed bytes may exceed the GPU, the driver runs the program with any part of them.
+        """
+        return self.allocated_bytes - self.managed_bytes * self.may_oversubscribe
 
     @property
     def reach_bytes(self) -> int:
@@ -108,6 +151,18 @@ class Residency:
     def used_bytes(self) -> int:
         """Bytes that the program has or requested: the allocated ones without its credit."""
         return self.allocated_bytes - self.credit.left_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class HostShortage:
+    """Why and until when a tenant is not chosen, because the host has no room for others' data."""
+
+    reason: str
+    until_s: float
+    tries: int
+    """How often in a row the host had no room."""
+    enough_bytes: int
+    """It is tried at once when the host and the GPUs together have this much room."""
 
 
 @dataclass(slots=True)
@@ -137,3 +192,5 @@ class TenantMemory:
     """When that is reported, again and again; 0: never."""
     barred: bool = False
     """It gets no lease while that lasts."""
+    host_short: HostShortage | None = None
+    """The host had no room for what must leave before its turn: it is not chosen for a while."""

@@ -36,6 +36,10 @@ class Tenant:
     share: Share = NOTHING_ASKED
     uid: int = -1
     """The user that runs the process."""
+    owner: str = ""
+    """Whose time it uses: a user's, or a namespace's."""
+    workload: str = ""
+    """The workload that it belongs to; empty: one of its own."""
     lease: Lease = field(default_factory=Lease)
     usage: TenantUsage = field(default_factory=TenantUsage)
     drain: Drain = field(default_factory=Drain)
@@ -108,8 +112,8 @@ class Tenant:
 
     @property
     def has_orders(self) -> bool:
-        """Whether it was told to evict bytes and has not finished."""
-        return any(on.orders for on in self.gpus.values())
+        """Whether it was told to evict or to count bytes and has not finished."""
+        return any(on.orders or on.content_asked for on in self.gpus.values())
 
     def pending_bytes(self, gpu: int) -> int:
         """Bytes of allocations that are admitted but not answered."""
@@ -117,10 +121,15 @@ class Tenant:
             return 0
         return sum(r.bytes for r in self.requests if r.gpu == gpu)
 
+    def growth_bytes(self, gpu: int) -> int:
+        """Bytes of the GPU that its open requests take: none of what does not fit there."""
+        on = self.gpus[gpu]
+        return max(0, min(self.pending_bytes(gpu), on.need_bytes - on.charged_bytes))
+
     def missing_bytes(self, gpu: int) -> int:
         """Bytes that have to be restored before it can hold a lease."""
         on = self.gpus[gpu]
-        return max(0, on.allocated_bytes - self.pending_bytes(gpu) - on.charged_bytes)
+        return max(0, on.need_bytes - self.pending_bytes(gpu) - on.charged_bytes)
 
     def staying_bytes(self, on: Residency) -> int:
         """Its bytes that would stay on the GPU now if others held the lease."""
@@ -136,7 +145,7 @@ class Tenant:
     def promised_bytes(self, on: Residency) -> int:
         """Bytes of the GPU that are reserved for it, allocated or not."""
         return max(
-            on.allocated_bytes if self.memory.pinned else on.pinned_bytes, self.share.memory_bytes
+            on.need_bytes if self.memory.pinned else on.pinned_bytes, self.share.memory_bytes
         )
 
     def evictable_bytes(self, on: Residency) -> int:
