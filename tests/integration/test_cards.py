@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from moiety.testing.node import Node, finish
+from moiety.testing.node import Lines, Node, finish
 
 MakeNode = Callable[[str], Node]
 GPU = "8xA100-80:memory=96MiB,link=8GB/s,residue=2MiB"
@@ -75,3 +75,35 @@ def test_the_variable_of_cuda_narrows_the_choice(make_node: MakeNode) -> None:
         process = node.run(look, *options, env={"CUDA_VISIBLE_DEVICES": visible})
         code, out, err = finish(process)
         assert (code, out) == (0, seen + "\n"), err
+
+
+def test_a_share_for_containers_gets_gpus_that_are_chosen_for_it(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node("4x" + GPU.removeprefix("8x"))
+    node.start_agent()
+    for name, got in (("a", "GPUs 0, 1 ("), ("b", "GPUs 2, 3 (")):
+        spec = ["container", "spec", "--name", name, "--gpu", "0.6", "--gpus", "2"]
+        made = node.cli(*spec, "--output", str(tmp_path))
+        assert (made.returncode, f"moiety: it gets {got}" in made.stderr) == (0, True), made.stderr
+    uuids = [gpu["uuid"] for gpu in node.json("status")["gpus"]]
+    rows = {row["name"]: row["gpus"] for row in node.json("container", "ls")}
+    assert rows == {"a": uuids[:2], "b": uuids[2:]}
+    full = node.cli(
+        "container", "spec", "--name", "c", "--gpu", "0.6", "--gpus", "1", "--output", "-"
+    )
+    assert (full.returncode, "no GPU can keep that" in full.stderr) == (75, True)
+
+
+def test_two_gpus_for_one_program_are_nvlink_neighbours(make_node: MakeNode) -> None:
+    node = make_node("4x" + GPU.removeprefix("8x") + ",nvlink=2,nvlinks=4")
+    node.start_agent()
+    first = node.run(["cat"], "--gpu-index", "0", stdin=True)
+    assert "it gets GPU 0 " in Lines(first.stderr).next()
+    pair = node.cli("run", "--gpus", "2", "--", "true")
+    assert (pair.returncode, "it gets GPUs 2, 3 (" in pair.stderr) == (0, True), pair.stderr
+    named = node.cli("run", "--gpus", "2", "--gpu-index", "0,1,2", "--", "true")
+    assert "it gets GPUs 1, 2 (" in named.stderr, "GPU 1's neighbour is in use"
+    assert first.stdin
+    first.stdin.close()
+    assert first.wait() == 0

@@ -60,6 +60,8 @@ match sys.argv[1]:
                     found.append(n.nvmlDeviceGetIndex(ask(name)))
                 except n.NVMLError as error:
                     found.append(error.value)
+        near = n.nvmlDeviceGetTopologyNearestGpus(handles[0], n.NVML_TOPOLOGY_HOSTBRIDGE)
+        found.append([n.nvmlDeviceGetIndex(device) for device in near])
         print(json.dumps(found))
         sys.exit()
     case "forked":
@@ -77,6 +79,15 @@ if sys.argv[1] == "parent":
 print(json.dumps(first))
 """
 NO_DEVICE = 100
+UUIDS = """
+import ctypes
+ctypes.CDLL("libnvidia-ml.so.1", mode=ctypes.RTLD_GLOBAL)
+import pynvml as n
+n.nvmlInit()
+for at in range(n.nvmlDeviceGetCount()):
+    print(n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(at)))
+"""
+"""Prints the UUIDs of the GPUs of NVML."""
 
 
 class Cards:
@@ -201,7 +212,7 @@ def test_nvml_has_the_gpus_of_the_share_and_ignores_the_programs_choice(
     """0000:01:00.0 is the address of GPU 0, 0000:04:00.0 that of GPU 3."""
     cards, names = (uuids[1], uuids[3]), [uuids[3], uuids[0]]
     seen = look(node, native, tmp_path, cards, case="nvml", names=names, visible="1")
-    assert seen == [list(cards), [0, 1], INVALID_ARGUMENT, 1, NOT_FOUND, NOT_FOUND, 1]
+    assert seen == [list(cards), [0, 1], INVALID_ARGUMENT, 1, NOT_FOUND, NOT_FOUND, 1, [1]]
 
 
 def test_without_moiety_simgpu_judges_a_cut_uuid_alike(
@@ -214,3 +225,43 @@ def test_without_moiety_simgpu_judges_a_cut_uuid_alike(
         status, out, err = finish(node.start([sys.executable, str(script), "plain"], env=env))
         assert status == 0, err
         assert json.loads(out) == [seen, text]
+
+
+@pytest.mark.parametrize(
+    ("variables", "seen"),
+    [
+        ({}, [1, 2, 0]),
+        ({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, [1, 2, 0]),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [0, 1, 2]),
+        ({"CUDA_VISIBLE_DEVICES": "0"}, [1]),
+        ({"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "2,0"}, [2, 0]),
+    ],
+)
+def test_without_moiety_cuda_numbers_the_fastest_gpu_first(
+    make_node: Callable[[str], Node],
+    native: Path,
+    tmp_path: Path,
+    variables: dict[str, str],
+    seen: list[int],
+) -> None:
+    node = make_node("T4+2xA100-80")
+    (tmp_path / "look.py").write_text(LOOK)
+    env = {"LD_LIBRARY_PATH": str(native / "simgpu"), **variables}
+    look = [sys.executable, str(tmp_path / "look.py"), "plain"]
+    status, out, err = finish(node.start(look, env=env))
+    assert (status, json.loads(out)[0]) == (0, seen), err
+
+
+def test_without_moiety_an_instance_of_a_card_is_chosen_by_its_uuid(
+    make_node: Callable[[str], Node], native: Path, tmp_path: Path
+) -> None:
+    node = make_node("A100-80+2xA100-80:mig=1")
+    listed = [sys.executable, "-c", UUIDS]
+    env = {"LD_LIBRARY_PATH": str(native / "simgpu")}
+    uuids = finish(node.start(listed, env=env))[1].split()
+    (tmp_path / "look.py").write_text(LOOK)
+    look = [sys.executable, str(tmp_path / "look.py"), "plain"]
+    for at, seen in ((0, NO_DEVICE), (2, [2])):
+        visible = {"CUDA_VISIBLE_DEVICES": uuids[at].replace("GPU-", "MIG-")}
+        status, out, err = finish(node.start(look, env=env | visible))
+        assert (status, json.loads(out)[0]) == (0, seen), err

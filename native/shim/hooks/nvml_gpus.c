@@ -8,6 +8,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define UUID_TEXT 96
+#define NEAR_MAX 64u
 
 enum { OK = 0, INVALID_ARGUMENT = 2, NOT_FOUND = 6, FUNCTION_NOT_FOUND = 13 }; /* nvmlReturn_t */
 
@@ -15,6 +16,7 @@ typedef int count_fn(unsigned *count);
 typedef int by_index_fn(unsigned index, void **device);
 typedef int by_name_fn(const char *name, void **device);
 typedef int index_fn(void *device, unsigned *index);
+typedef int near_fn(void *device, unsigned level, unsigned *count, void **devices);
 typedef int uuid_fn(void *device, char *uuid, unsigned bytes);
 
 EXPORT count_fn nvmlDeviceGetCount;
@@ -26,6 +28,7 @@ EXPORT by_name_fn nvmlDeviceGetHandleBySerial;
 EXPORT by_name_fn nvmlDeviceGetHandleByPciBusId;
 EXPORT by_name_fn nvmlDeviceGetHandleByPciBusId_v2;
 EXPORT index_fn nvmlDeviceGetIndex;
+EXPORT near_fn nvmlDeviceGetTopologyNearestGpus;
 
 /* NULL: no GPU is hidden. NVML numbers whole GPUs, so a part of one (MIG) is not filtered. */
 static const struct visible_gpus *shown(void)
@@ -129,6 +132,36 @@ int nvmlDeviceGetIndex(void *device, unsigned *index)
     return result;
 }
 
+/* Of the GPUs near another, those that the program sees; NVML counts them first. */
+int nvmlDeviceGetTopologyNearestGpus(void *device, unsigned level, unsigned *found, void **nearest)
+{
+    near_fn *ask = (near_fn *)nvml_real(__func__);
+    const struct visible_gpus *gpus = ask ? shown() : NULL;
+    if (!gpus || !found) {
+        return ask ? ask(device, level, found, nearest) : FUNCTION_NOT_FOUND;
+    }
+    void *all[NEAR_MAX];
+    unsigned number = 0, own = 0;
+    int result = ask(device, level, &number, NULL);
+    number = number < NEAR_MAX ? number : NEAR_MAX;
+    if (result == OK && number) {
+        result = ask(device, level, &number, all);
+    }
+    for (unsigned i = 0; result == OK && i < number; i++) {
+        if (number_of(gpus, all[i]) < 0) {
+            continue;
+        }
+        if (nearest && own < *found) {
+            nearest[own] = all[i];
+        }
+        own++;
+    }
+    if (result == OK && (!nearest || own < *found)) {
+        *found = own;
+    }
+    return result;
+}
+
 #define WRAPPED(name) {#name, (void *)name}
 const struct nvml_wrapper nvml_gpu_wrappers[] = {
     WRAPPED(nvmlDeviceGetCount),
@@ -140,5 +173,6 @@ const struct nvml_wrapper nvml_gpu_wrappers[] = {
     WRAPPED(nvmlDeviceGetHandleByPciBusId),
     WRAPPED(nvmlDeviceGetHandleByPciBusId_v2),
     WRAPPED(nvmlDeviceGetIndex),
+    WRAPPED(nvmlDeviceGetTopologyNearestGpus),
     {NULL, NULL},
 };

@@ -142,14 +142,19 @@ NVML_DEVICE(nvmlDeviceGetMinorNumber, unsigned int *number)
     return NVML_SUCCESS;
 }
 
+void sg_nvml_pci(unsigned gpu, nvmlPciInfo_t *info)
+{
+    memset(info, 0, sizeof *info);
+    info->bus = gpu + 1;
+    info->pciDeviceId = sg_state->machine.profile[gpu].pci_device_id;
+    snprintf(info->busIdLegacy, sizeof info->busIdLegacy, "0000:%02X:00.0", info->bus & 0xff);
+    snprintf(info->busId, sizeof info->busId, "00000000:%02X:00.0", info->bus & 0xff);
+}
+
 NVML_DEVICE(nvmlDeviceGetPciInfo_v3, nvmlPciInfo_t *info)
 {
     NVML_ENTER();
-    memset(info, 0, sizeof *info);
-    info->bus = gpu + 1;
-    info->pciDeviceId = profile->pci_device_id;
-    snprintf(info->busIdLegacy, sizeof info->busIdLegacy, "0000:%02X:00.0", info->bus & 0xff);
-    snprintf(info->busId, sizeof info->busId, "00000000:%02X:00.0", info->bus & 0xff);
+    sg_nvml_pci(gpu, info);
     return NVML_SUCCESS;
 }
 
@@ -257,4 +262,29 @@ NVML_DEVICE(nvmlDeviceGetGpuFabricInfoV, nvmlGpuFabricInfoV_t *info)
     memset(info, 0, sizeof *info - sizeof info->healthMask); /* version 1 ends before the mask */
     info->version = version;
     return NVML_SUCCESS; /* state 0: there is no fabric */
+}
+
+/* All GPUs hang on one host bridge. */
+NVML_DEVICE(nvmlDeviceGetTopologyNearestGpus, unsigned int level, unsigned int *count,
+            nvmlDevice_t *nearest)
+{
+    enum { HOST_BRIDGE = 30 };
+    unsigned others = 0;
+    NVML_ENTER();
+    if (!count) {
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+    for (unsigned i = 0; level == HOST_BRIDGE && i < sg_state->machine.count; i++) {
+        if (i == gpu) {
+            continue;
+        }
+        if (nearest && others < *count) {
+            nearest[others] = handle_of(i);
+        }
+        others++;
+    }
+    if (!nearest || others < *count) {
+        *count = others;
+    }
+    return NVML_SUCCESS;
 }

@@ -9,6 +9,9 @@
  * CUDA_VISIBLE_DEVICES hides from CUDA. */
 nvmlReturn_t sg_nvml_device(nvmlDevice_t device, unsigned *gpu);
 
+/* What NVML says of the place of a GPU on the bus. */
+void sg_nvml_pci(unsigned gpu, nvmlPciInfo_t *info);
+
 /* Opens the body of nvmlNAME(nvmlDevice_t device, ...), with `gpu` and its `profile`. */
 #define NVML_DEVICE(name, ...)                                    \
     EXPORT nvmlReturn_t name(nvmlDevice_t device, ##__VA_ARGS__); \

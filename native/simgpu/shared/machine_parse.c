@@ -55,6 +55,8 @@ static const struct key {
     {"mps", KEY_NUMBER, FIELD(mps), 0},
     {"no_persistence", KEY_NUMBER, FIELD(no_persistence), 0},
     {"rdma", KEY_NUMBER, FIELD(rdma), 0},
+    {"nvlink", KEY_NUMBER, FIELD(nvlink), 0},
+    {"nvlinks", KEY_NUMBER, FIELD(nvlinks), 0},
 #undef FIELD
 };
 

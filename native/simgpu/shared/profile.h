@@ -51,7 +51,9 @@ struct sg_profile {
     /* Settings of an administrator. */
     uint32_t compute_mode; /* as NVML and the driver count: 0 is the default */
     uint32_t mig, mps, no_persistence;
-    uint32_t rdma; /* 1: other devices can read and write its memory (GPUDirect) */
+    uint32_t rdma;    /* 1: other devices can read and write its memory (GPUDirect) */
+    uint32_t nvlink;  /* how many neighbours by number are linked with each other; 0: none */
+    uint32_t nvlinks; /* the links of one GPU, which its peers divide */
     /* no padding: profiles are compared as bytes */
 };
 

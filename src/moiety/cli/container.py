@@ -18,11 +18,15 @@ from moiety.agent.control.records import write_whole
 from moiety.agent.control.rows import ContainerRow
 from moiety.agent.system import cdi
 from moiety.agent.system.paths import find
+from moiety.cli.cards import card_options, requested, sentence
 from moiety.cli.image import Image, check
 from moiety.cli.image_hook import check_bundle
+from moiety.cli.older_agents import must_know
 from moiety.cli.output import (
     Duration,
     Fraction,
+    Limit,
+    ModeName,
     PriorityName,
     Size,
     emit_json,
@@ -32,8 +36,10 @@ from moiety.cli.output import (
 )
 from moiety.devices.driver import require_driver, require_shim
 from moiety.model import errors
-from moiety.model.format import plain
-from moiety.model.share import Priority, Share
+from moiety.model.format import format_fraction, plain
+from moiety.model.share import Mode, Priority, Share
+from moiety.model.units import NO_LIMIT, AllocationLimit
+from moiety.version import __version__
 
 STDOUT: Final = "-"
 
@@ -51,10 +57,19 @@ def container() -> None:
 @click.option("--gpu", type=Fraction(), help="The part of a GPU's time that it is guaranteed.")
 @click.option("--gpu-limit", type=Fraction(), default=1.0, help="The largest part it may have.")
 @click.option("--memory", type=Size(), default=0, help="What stays on the GPU while others run.")
-@click.option("--memory-limit", type=Size(), help="The most GPU memory it may allocate.")
+@click.option(
+    "--memory-limit",
+    type=Limit(),
+    default=NO_LIMIT,
+    help="The most GPU memory it may allocate: 20GiB, 50%; beyond 100%: --mode managed.",
+)
 @click.option("--priority", type=PriorityName(), default="normal", help="low, normal or high.")
 @click.option("--latency", is_flag=True, help="It goes first at once, and gives back when idle.")
 @click.option("--quantum", type=Duration(), help="How long its turns are.")
+@click.option(
+    "--mode", type=ModeName(), default="swap", help="How its memory leaves: swap, managed."
+)
+@card_options
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
 @click.option("--name", required=True, help="What the share, and the device, is called.")
 @click.option(
@@ -67,10 +82,14 @@ def spec(
     gpu: float | None,
     gpu_limit: float,
     memory: int,
-    memory_limit: int | None,
+    memory_limit: AllocationLimit,
     priority: Priority,
     latency: bool,
     quantum: float | None,
+    mode: Mode,
+    gpu_count: int | None,
+    gpu_index: tuple[str, ...],
+    gpu_model: str | None,
     capacity: int | None,
     name: str,
     output: str | None,
@@ -79,10 +98,12 @@ def spec(
 
     What is written is a specification of the Container Device Interface. Podman (4.1 and later) and
     Docker (25 and later; where CDI is turned on) read it; for others the options are printed.
-    The same name again changes the share, also of containers that run.
+    The same name again changes the share, also of containers that run. --gpus has the agent choose
+    GPUs, as for `moiety run`; without it, the share is of every GPU on which a container comes.
     """
     cdi.check_name(name)
-    share = Share(gpu, gpu_limit, memory, memory_limit, priority, latency, quantum)
+    size_bytes, part = memory_limit
+    share = Share(gpu, gpu_limit, memory, size_bytes, priority, latency, quantum, mode, part)
     shim, driver = require_shim(), require_driver(os.environ)
     file = None
     if output != STDOUT:
@@ -92,11 +113,20 @@ def spec(
     arguments = arguments_from_environment()
     if capacity is not None:
         arguments += ["--capacity", str(capacity)]  # the last one counts
+    cards = None
+    if gpu_count is not None or gpu_index or gpu_model:
+        cards = requested(gpu_count, gpu_index, gpu_model, exclusive=False, environment={})
     asked = protocol.CreateContainer(
-        name=name, share=share, spec=str(file or ""), capacity_bytes=capacity
+        name=name, share=share, spec=str(file or ""), capacity_bytes=capacity, cards=cards
     )
     with call_or_start(find(), arguments) as agent:
-        row = agent.ask(asked, protocol.Contained).row
+        must_know(share, agent)
+        if cards and protocol.CONTAINER_CARDS not in agent.agent.features:
+            raise errors.AgentVersion(agent=agent.agent.product, own=__version__)
+        answer = agent.ask(asked, protocol.Contained)
+    row = answer.row
+    if answer.cards:
+        click.echo(f"moiety: {sentence(answer.cards)}", err=True)
     found = cdi.edits(Path(row.folder), shim, driver)
     text = json.dumps(cdi.specification(name, found), indent=2) + "\n"
     if file is None:
@@ -166,7 +196,7 @@ def list_shares(output: str) -> None:
         [
             row.name,
             row.share.of_time,
-            size(row.share.memory_limit_bytes),
+            _limit_of(row.share),
             str(len(row.pids)),
             ",".join(row.containers) or "-",
             _spec_of(row),
@@ -174,6 +204,12 @@ def list_shares(output: str) -> None:
         for row in rows
     ]
     click.echo(table(["NAME", "SHARE", "LIMIT", "PROCESSES", "CONTAINERS", "SPEC"], cells))
+
+
+def _limit_of(share: Share) -> str:
+    if share.memory_limit_part is not None:
+        return format_fraction(share.memory_limit_part)
+    return size(share.memory_limit_bytes)
 
 
 def _spec_of(row: ContainerRow) -> str:

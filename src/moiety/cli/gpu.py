@@ -9,7 +9,17 @@ from moiety.agent.control.client import call
 from moiety.agent.control.rows import GpuUse, GpuUser
 from moiety.agent.system.paths import find
 from moiety.cli.lazy_completion import completed
-from moiety.cli.output import count, emit_json, output_option, part, size, table
+from moiety.cli.output import (
+    STRUCTURED,
+    count,
+    emit,
+    emit_json,
+    output_option,
+    part,
+    size,
+    table,
+    yaml_output_option,
+)
 from moiety.model.cards import split
 from moiety.model.errors import NoAgent
 
@@ -24,7 +34,7 @@ def gpu() -> None:
 
 
 @gpu.command(name="ls")
-@output_option
+@yaml_output_option
 def list_gpus(output: str) -> None:
     """List the GPUs, what of each is promised, and the programs on it.
 
@@ -35,13 +45,13 @@ def list_gpus(output: str) -> None:
         with call(find()) as agent:
             rows = agent.ask(protocol.GpusRequest(), protocol.GpuList).rows
     except NoAgent:
-        if output == "json":
-            emit_json([])
+        if output in STRUCTURED:
+            emit([], output)
         else:
             click.echo("no agent is running, so no GPU is shared")
         return
-    if output == "json":
-        emit_json(rows)
+    if output in STRUCTURED:
+        emit(rows, output)
         return
     click.echo(table(TITLES, [_cells(row) for row in rows], LESS))
 

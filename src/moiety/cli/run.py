@@ -19,21 +19,25 @@ from moiety.cli.cards import card_options, requested, sentence, with_cards
 from moiety.cli.debugger_check import preloaded, refuse
 from moiety.cli.executable import check, find
 from moiety.cli.lazy_completion import completed
+from moiety.cli.older_agents import must_know
 from moiety.cli.output import Size
 from moiety.cli.setting_options import setting_options, settled
 from moiety.config.table import RunSettings
 from moiety.devices.driver import require_driver, require_shim
 from moiety.devices.native import is_simulated
 from moiety.model import errors
-from moiety.model.format import shortened
+from moiety.model.format import plain, shortened
 from moiety.model.gang import of_options
 from moiety.model.share import Share
+from moiety.model.units import NO_LIMIT
+from moiety.version import __version__
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @setting_options(RunSettings)
 @card_options
 @click.option("--exclusive", is_flag=True, help="Have GPUs that no other program uses.")
+@click.option("--wait", is_flag=True, help="If no GPU has room for its share, wait for one.")
 @click.option("--gang", help="Hold GPUs only together with all programs of this gang.")
 @click.option("--gang-size", type=int, help="Processes that the gang waits for.")
 @click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
@@ -52,6 +56,7 @@ def run(
     gpu_index: tuple[str, ...],
     gpu_model: str | None,
     exclusive: bool,
+    wait: bool,
     gang: str | None,
     gang_size: int | None,
     capacity: int | None,
@@ -73,15 +78,17 @@ def run(
             f"--exclusive is all of a GPU, whatever {named} says", f"--exclusive, or {named}"
         )
     quiet = told.quiet
+    limit = told.memory_limit or NO_LIMIT
     share = Share(
         told.gpu,
         told.gpu_limit,
         told.memory or 0,
-        told.memory_limit,
+        limit.size_bytes,
         told.priority,
         told.latency,
         told.quantum,
         told.mode,
+        limit.part,
     )
     cards = requested(gpu_count, gpu_index, gpu_model, exclusive=exclusive, environment=os.environ)
     together = of_options(gang, gang_size)
@@ -118,11 +125,13 @@ def run(
         gang=together,
         capacity_bytes=capacity,
         cards=cards,
+        wait=wait,
     )
 
     def create(call: Call) -> protocol.Created:
-        asked = replace(wanted, share=all_of_it(share, call)) if exclusive else wanted
-        return call.ask(asked, protocol.Created)
+        must_know(share, call)
+        asked = replace(wanted, share=whole_gpus(share, call)) if exclusive else wanted
+        return have(asked, call, quiet=quiet)
 
     created = ask_or_start(directory, agent_arguments, create)
     if directory.shared and not quiet:
@@ -131,6 +140,7 @@ def run(
         click.echo(f"moiety: {sentence(created.cards)}", err=True)
     environment = with_cards(environment, created.cards, cards.named if cards else ())
     environment = shared(environment, shim, driver, created.socket, what)
+    environment["MOIETY_CLEAN"] = told.clean
     say = "never" if quiet else told.say
     if say != "auto":
         environment["MOIETY_SAY"] = say
@@ -147,11 +157,37 @@ def _is_disabled(environment: Mapping[str, str]) -> bool:
     return text == "1"
 
 
-def all_of_it(share: Share, call: Call) -> Share:
-    """The same share with all of a GPU's time, and all of its memory guaranteed."""
+def have(asked: protocol.CreateWorkload, call: Call, *, quiet: bool) -> protocol.Created:
+    """The workload that is asked for, once there is room if the command waits for it."""
+    has_queue = protocol.WAIT in call.agent.features
+    if not asked.wait:
+        try:
+            return call.ask(asked, protocol.Created)
+        except (errors.ShareTaken, errors.GpusDrained) as error:
+            error.hint = f"--wait waits for room; {error.hint}" if has_queue else error.hint
+            raise
+    if not has_queue:
+        raise errors.AgentVersion(agent=call.agent.product, own=__version__)
+    said = ""
+
+    def told(waiting: protocol.Waiting) -> None:
+        nonlocal said
+        place = f"place {waiting.place} of {waiting.number}"
+        text = f"moiety: no GPU has room yet ({place}, Ctrl-C to give up): {plain(waiting.reason)}"
+        if text != said and not quiet:
+            click.echo(text, err=True)
+        said = text
+
+    return call.wait(asked, told)
+
+
+def whole_gpus(share: Share, call: Call) -> Share:
+    """The share of `--exclusive` as it is asked for; an older agent does not work it out."""
+    if protocol.EXCLUSIVE in call.agent.features:
+        return share
     gpus = call.ask(protocol.Status(), protocol.NodeStatus).gpus
     capacity = min(gpu.capacity_bytes for gpu in gpus)
-    kept = min(capacity, share.memory_limit_bytes or capacity)
+    kept = min(capacity, share.limit_bytes(capacity))
     return dataclasses.replace(share, gpu=1.0, gpu_limit=1.0, memory_bytes=kept)
 
 

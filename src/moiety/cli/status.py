@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import call
-from moiety.agent.control.rows import GpuRow
+from moiety.agent.control.rows import GpuRow, WaiterRow
 from moiety.agent.system.paths import find
-from moiety.cli.output import count, emit_json, fold, seconds, size, table, wide_output_option
+from moiety.cli.output import (
+    STRUCTURED,
+    count,
+    emit,
+    fold,
+    seconds,
+    size,
+    table,
+    wide_output_option,
+)
 from moiety.model.errors import NoAgent
-from moiety.model.format import plain
+from moiety.model.format import format_fraction, plain
 from moiety.top.history import drawn
 
 TITLES = (
@@ -48,13 +58,13 @@ def status(output: str, history: bool) -> None:
         with call(find()) as agent:
             found = agent.ask(protocol.Status(), protocol.NodeStatus)
     except NoAgent:
-        if output == "json":
-            emit_json(None)
+        if output in STRUCTURED:
+            emit(None, output)
         else:
             click.echo("no agent is running, so no GPU is shared")
         return
-    if output == "json":
-        emit_json(found)
+    if output in STRUCTURED:
+        emit(found, output)
         return
     click.echo(fold(agent_line(found), 2))
     wide = output == "wide"
@@ -66,6 +76,10 @@ def status(output: str, history: bool) -> None:
             click.echo(line)
     if drained := [str(row.gpu) for row in found.gpus if row.drained]:
         click.echo(f"drained, so without new programs: GPU {', '.join(drained)}")
+    if parts := [f"{name} {format_fraction(part)}" for name, part in found.guarantees.items()]:
+        click.echo(fold(plain(f"guaranteed of each GPU's time: {', '.join(parts)}"), 2))
+    for line in queue_lines(found.queue):
+        click.echo(fold(plain(line), 2))
     for note in found.notes:
         click.echo(fold(plain(note), 2))
 
@@ -84,6 +98,16 @@ def agent_line(found: protocol.NodeStatus) -> str:
         f"({size(found.arena_ready_bytes)} ready, {size(found.arena_used_bytes)} used)"
         f"{metrics}"
     )
+
+
+def queue_lines(rows: Sequence[WaiterRow]) -> list[str]:
+    """One line for each command that waits for GPUs with room."""
+    return [
+        f"waits for {count(row.gpus, 'GPU')}, place {row.place}: {row.program or '-'} "
+        f"(pid {row.pid or '-'}, {row.user}) for {seconds(row.waited_s)}"
+        + (f": {row.reason}" if row.reason else "")
+        for row in rows
+    ]
 
 
 def power(row: GpuRow) -> str:

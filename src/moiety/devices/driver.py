@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,6 +88,8 @@ def driver_version(path: Path) -> int:
 
     It is read in another process: a broken driver must not end this one.
     """
+    import subprocess  # only here: it is rarely asked
+
     command = [sys.executable, "-c", ASK_VERSION, str(path)]
     try:
         done = subprocess.run(

@@ -24,6 +24,8 @@ class Device:
     """True if its compute mode admits no process."""
     persistent: bool | None = None
     """True if its driver stays loaded while it is unused; None: unknown."""
+    links: tuple[tuple[int, int], ...] = ()
+    """The GPUs to which it has NVLink connections, by index, each with the number of links."""
     numa_node: int | None = None
     """The host's NUMA node that is near it; None: there is one only, or it is unknown."""
 

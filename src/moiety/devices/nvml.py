@@ -12,6 +12,7 @@ from typing import Any
 
 from moiety.devices.gpu_models import Card, card_of
 from moiety.devices.interface import Device, GpuProcess, Usage
+from moiety.devices.links import links_of
 from moiety.devices.native import is_simulated, simgpu_dir
 from moiety.devices.telemetry import Telemetry, read
 
@@ -59,7 +60,10 @@ class Nvml:
 
     def inventory(self) -> list[Device]:
         """Every GPU, by index."""
-        return [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+        found = [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+        handles = {at: self._nvml.nvmlDeviceGetHandleByIndex(at) for at in range(len(found))}
+        links = links_of(self._optional, handles)
+        return [replace(device, links=links[device.index]) for device in found]
 
     def cards(self) -> list[Card]:
         """The properties of every GPU, by index."""

@@ -48,6 +48,11 @@ class CardRequest:
                 f"--gpus {len(self.named)} or less",
             )
 
+    @property
+    def number(self) -> int:
+        """How many GPUs it asks for."""
+        return self.count or len(self.named) or 1
+
     def find(self, uuids: Mapping[int, str]) -> list[int]:
         """The indices of the GPUs that it names, in its order; `uuids` has all GPUs by index.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Device, Usage
 from moiety.model.cards import CardRequest
 from moiety.model.errors import BadArgument, LimitAboveCapacity, NotAllowed, ShareTaken
-from moiety.model.share import Share
+from moiety.model.share import Mode, Share
 
 GIB = 1 << 30
 TOTAL = 80 * GIB
@@ -59,6 +60,7 @@ class Machine:
         uuids = [self.gpus[at].device.uuid for at in found]
         record = Record("w", 1, 1, 1, "p", [], "/", share, chosen=uuids, request=request)
         self.workloads.by_id[str(len(self.workloads.by_id))] = SimpleNamespace(
+            owner="",
             record=record,
             cards=uuids,
             clients=set(),
@@ -158,6 +160,13 @@ def test_a_card_that_is_too_small_is_no_choice() -> None:
         machine.run(Share(memory_limit_bytes=100 * GIB))
 
 
+def test_a_limit_that_too_few_cards_have_is_refused_in_words() -> None:
+    machine = Machine("A100", "T4")
+    machine.gpus[1].budget = GpuBudget(16 * GIB, 0, 0, 16 * GIB, 0)
+    with pytest.raises(LimitAboveCapacity, match="16 GiB"):
+        machine.run(Share(memory_limit_bytes=40 * GIB), CardRequest(2))
+
+
 def test_nothing_runs_on_a_card_that_is_lost() -> None:
     machine = Machine("A100", "A100")
     machine.gpus[0].lost = "it has fallen off the bus"
@@ -230,6 +239,21 @@ def test_a_program_that_is_alone_on_its_card_stays() -> None:
     assert again(machine, 0) == ["GPU-0"]
 
 
+def test_a_free_card_that_others_use_outside_is_no_better() -> None:
+    machine = Machine("A100", "A100")
+    machine.run(), machine.run(), machine.run()
+    machine.workloads.by_id["1"].is_alive = False
+    outside = {0: Usage(0, 0.0), 1: Usage(TOTAL, 0.0)}
+
+    async def ask() -> dict[int, Usage]:
+        return outside
+
+    asyncio.run(machine.cards.measured(ask))
+    assert again(machine, 2) == ["GPU-0"], "the free one has no memory left"
+    machine.now_s += NEW_S + 1
+    assert again(machine, 2) == ["GPU-1"], "that was measured long ago"
+
+
 def test_a_program_that_has_not_looked_leaves_a_drained_card() -> None:
     machine = Machine("A100", "A100", "T4")
     machine.run(), machine.run(request=CardRequest(model="A100"))
@@ -257,3 +281,37 @@ def test_an_exclusive_share_is_of_the_card_to_which_it_moves() -> None:
     machine.gpus[0].is_drained = True
     moved = machine.cards.choose_again(workload)
     assert (moved.chosen, moved.share.memory_bytes) == (["GPU-1"], 16 * GIB)
+
+
+def linked(machine: Machine, *pairs: tuple[int, int]) -> None:
+    """Connect these pairs of cards by NVLink."""
+    for at, gpu in machine.gpus.items():
+        peers = [{*pair} - {at} for pair in pairs if at in pair]
+        links = tuple((peer, 4) for (peer,) in peers)
+        gpu.device = dataclasses.replace(gpu.device, links=links)
+
+
+def test_several_cards_are_nvlink_neighbours() -> None:
+    machine = Machine(*["A100"] * 6)
+    linked(machine, (0, 4), (1, 3), (2, 5))
+    assert [machine.run(request=CardRequest(2)) for _ in range(3)] == [[0, 4], [1, 3], [2, 5]]
+    assert machine.run(request=CardRequest(2, named=("0", "1", "3"))) == [1, 3]
+    assert machine.run(request=CardRequest(1)) != [1]
+
+
+def test_free_cards_go_before_linked_ones_that_others_use() -> None:
+    machine = Machine(*["A100"] * 4)
+    linked(machine, (0, 1), (2, 3))
+    machine.run(request=CardRequest(named=("0",)))
+    machine.run(request=CardRequest(named=("2",)))
+    assert machine.run(request=CardRequest(2)) == [1, 3]
+    machine.now_s += NEW_S + 1
+    assert machine.run(request=CardRequest(2), g0=0.3, g1=0.1, g2=0.1, g3=0.2) == [2, 3]
+
+
+def test_in_managed_mode_any_card_will_do_for_a_limit_beyond_it() -> None:
+    machine = Machine("A100", "T4")
+    machine.gpus[1].budget = GpuBudget(16 * GIB, 0, 0, 16 * GIB, 0)
+    machine.run()
+    assert machine.run(Share(memory_limit_bytes=100 * GIB, mode=Mode.MANAGED)) == [1]
+    assert machine.run(Share(memory_limit_part=0.5)) in ([0], [1])

@@ -95,3 +95,14 @@ def test_a_file_of_another_is_kept_and_no_option_is_named_that_there_is_not(tmp_
         _must_be_ours(file)
     assert "another name" in str(refused.value.hint)
     assert "--force" not in str(refused.value.hint)
+
+
+def test_a_simulated_driver_brings_the_shims_kernels_along(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MOIETY_SIMGPU", "A100-80")
+    monkeypatch.setenv("MOIETY_SIMGPU_STATE", str(tmp_path))
+    found = cdi.edits(FOLDER, SHIM, tmp_path / "libcuda.so.1")
+    folders = {Path(m.inside).parent for m in found.mounts if m.inside.endswith("libcuda.so.1")}
+    beside = {Path(m.inside).parent for m in found.mounts if m.inside.endswith("kernels.elf")}
+    assert beside == folders != set()

@@ -89,6 +89,9 @@ def test_every_flag_names_a_field() -> None:
         (["--arena"], "--arena"),
         (["--capacity", "1MiB"], "2 MiB are the least"),
         (["--link", "0"], "no speed at all"),
+        (["--memory-overcommit", "0.5"], "from 1"),
+        (["--memory-overcommit", "1e300"], "to 100"),
+        (["--memory-when-full", "maybe"], "wait, kill"),
         (["--what"], "does not know '--what'"),
     ],
 )

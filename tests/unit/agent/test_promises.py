@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from moiety.agent.control.promises import Promises, coming
+from moiety.agent.control.card_loads import CardLoads
+from moiety.agent.control.promises import Promises
 from moiety.arbiter import events as ev
 from moiety.model.share import Share
 
@@ -35,7 +36,13 @@ class Agent:
         """A workload without processes, bound to these GPUs or to none."""
         record = SimpleNamespace(share=share, gpus=gpus, uid=uid)
         found = SimpleNamespace(
-            record=record, cards=gpus, clients=set(), is_alive=True, stays=False
+            record=record,
+            cards=gpus,
+            clients=set(),
+            is_alive=True,
+            stays=False,
+            began_s=0.0,
+            owner=str(uid),
         )
         self.workloads.by_id[name] = found
         self.changed()
@@ -90,18 +97,22 @@ def test_nothing_is_kept_for_a_share_without_memory() -> None:
     assert agent.events == []
 
 
+def kept_for(agent: Agent, gpu: int, workloads: list[Any]) -> list[Any]:
+    return list(CardLoads(workloads, agent.clients, agent.gpus).of[gpu].coming.values())
+
+
 def test_of_several_gpus_the_ones_that_it_is_bound_to_count() -> None:
     agent = Agent(2)
     bound = agent.add("a", Share(memory_bytes=GIB), "GPU-1")
     free = agent.add("b", Share(memory_bytes=GIB))
     assert agent.events == [ev.PromiseSet(1, GIB, 100)]
-    assert coming([bound, free], agent.clients, agent.gpus, 0) == []
-    assert coming([bound, free], agent.clients, agent.gpus, 1) == [bound]
+    assert kept_for(agent, 0, [bound, free]) == []
+    assert kept_for(agent, 1, [bound, free]) == [bound]
 
 
 def test_of_the_cards_of_a_workload_those_that_it_does_not_use_yet_are_kept() -> None:
     agent = Agent(2)
     both = agent.add("a", Share(gpu=0.5), "GPU-0", "GPU-1")
     agent.join(both, 1, 0)
-    assert coming([both], agent.clients, agent.gpus, 0) == []
-    assert coming([both], agent.clients, agent.gpus, 1) == [both]
+    assert kept_for(agent, 0, [both]) == []
+    assert kept_for(agent, 1, [both]) == [both]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import msgspec
 
@@ -31,6 +32,17 @@ def test_a_workload_lives_while_it_has_a_process_and_stays_as_a_container_share(
 def test_its_share_is_what_it_asked_for() -> None:
     with socket.socket() as listener:
         assert as_promised(RunningWorkload(RECORD, "/f", listener, -1)) == RECORD.share
+
+
+def test_what_it_is_promised_counts_from_its_beginning_or_its_last_raise(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        workload = RunningWorkload(RECORD, str(tmp_path), listener, -1, began_s=1.0)
+        found = []
+        for now_s, share in enumerate((Share(gpu=0.2), Share(gpu=0.1), Share(memory_bytes=1)), 2):
+            workload.promise(msgspec.structs.replace(RECORD, share=share), now_s)
+            found.append(workload.promised_s)
+            assert workload.record.share == share
+        assert (workload.began_s, found) == (1.0, [2, 2, 4])
 
 
 def test_only_an_administrators_processes_are_unbounded() -> None:

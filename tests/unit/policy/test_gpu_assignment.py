@@ -50,6 +50,30 @@ def test_large_nodes_grow_a_set() -> None:
     assert {0, 8} <= set(found)
 
 
+def parts(busy: list[float], pairs: dict[tuple[int, int], float], count: int) -> tuple[int, ...]:
+    """The GPUs for a program that has parts of several; they are so busy, and so linked."""
+    bare = linked(len(busy), pairs)
+    devices = tuple(GpuDevice(gpu.index, gpu.links, busy[gpu.index]) for gpu in bare.gpus)
+    node = Node("n", 64000, 1024, devices, "A100")
+    left = [WHOLE] * len(busy)
+    return choose(node, left, count, 1, Choosing.LEAST_BUSY)
+
+
+def test_parts_of_several_gpus_are_of_linked_ones_that_are_not_busy() -> None:
+    pairs = {(0, 1): 50.0, (2, 3): 50.0}
+    assert parts([0.0] * 4, pairs, 2) == (0, 1)
+    assert parts([0.3, 0.2, 0.1, 0.2], pairs, 2) == (2, 3), "equally linked: the less busy pair"
+    assert parts([0.3, 0.3, 0.0, 0.9], pairs, 2) == (0, 1), "GPU 3 is busy"
+    assert parts([0.9, 0.0, 0.0, 0.9], pairs, 2) == (1, 2), "a busy GPU is worse than no link"
+    assert parts([0.9, 0.0, 0.0, 0.9], pairs, 1) == (1,)
+
+
+def test_parts_of_large_nodes_grow_a_set_of_linked_ones() -> None:
+    pairs = {(at, at + 8): 100.0 for at in range(8)} | {(0, 1): 10.0}
+    found = parts([0.9, 0.0, 0.0, 0.0, 0.0, *[0.9] * 3] * 2, pairs, 8)
+    assert found == (1, 2, 3, 4, 9, 10, 11, 12)
+
+
 def test_without_links_the_first_are_taken() -> None:
     node = Node("n", 64000, 1024, gpus(4), "T4")
     assert chosen(node, 2, {1, 2, 3}) == (1, 2)

@@ -17,6 +17,7 @@ from moiety.agent.control.rows import (
     Span,
     StrangerRow,
     TenantName,
+    WaiterRow,
 )
 from moiety.agent.core.journal_events import Event
 from moiety.model.share import Share
@@ -47,6 +48,8 @@ class Here(Answer, frozen=True, tag="here"):
     capacity_bytes: int | None = None
     """The --capacity with which the agent was started."""
     simulated: bool = False
+    features: list[str] = []
+    """What this agent does that agents of the same protocol did not always do."""
 
 
 class Done(Answer, frozen=True, tag="done"):
@@ -69,10 +72,22 @@ class Created(Answer, frozen=True, tag="created"):
     """The GPUs that were chosen for it, in PCI order; empty: none in particular."""
 
 
+class Waiting(Answer, frozen=True, tag="waiting"):
+    """No GPUs have room; another answer follows, without another request."""
+
+    place: int
+    """Of those who wait, 1 is the next."""
+    number: int
+    """How many wait."""
+    reason: str
+
+
 class Contained(Answer, frozen=True, tag="contained"):
     """A share for containers."""
 
     row: ContainerRow
+    cards: list[CardName] = []
+    """The GPUs that were chosen for it, in PCI order; empty: none in particular."""
 
 
 class ContainerRows(Answer, frozen=True, tag="container_rows"):
@@ -114,8 +129,12 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     """The part of `arena_bytes` that holds evicted data."""
     user: str = ""
     """The user as which the agent runs."""
+    guarantees: dict[str, float] = {}
+    """By user, group or namespace: the part of each GPU's time that is guaranteed."""
     shared: bool = False
     """True if it serves all users of the machine."""
+    queue: list[WaiterRow] = []
+    """The commands that wait for GPUs with room, in their order."""
     notes: list[str] = []
     """One sentence for each process that uses a GPU without moiety, or slows others down."""
 
@@ -139,9 +158,13 @@ class Watched(Answer, frozen=True, tag="watched"):
 
 
 class Processes(Answer, frozen=True, tag="ps"):
-    """All processes that share the GPUs."""
+    """All processes that share the GPUs, and others that were asked for."""
 
     rows: list[ProcessRow]
+    unseen: str = ""
+    """What is not known of processes outside moiety, as a sentence; empty: `rows` has all."""
+    queue: list[WaiterRow] = []
+    """The commands that wait for GPUs with room, in their order."""
 
 
 class Recorded(Answer, frozen=True, tag="recorded"):

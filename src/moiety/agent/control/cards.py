@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from moiety.agent.control import protocol
-from moiety.agent.control.promises import coming, promised
+from moiety.agent.control.card_loads import CardLoad, CardLoads, used_by
 from moiety.agent.control.records import Record
 from moiety.agent.control.rows import CardName
 from moiety.agent.control.running_workload import RunningWorkload
@@ -35,15 +36,21 @@ from moiety.model.errors import (
 )
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
-from moiety.policy.model.cluster import WHOLE_GPU, Choosing, GpuDevice, Node
+from moiety.policy.model.cluster import WHOLE_GPU, Choosing, GpuDevice, Link, Node
 from moiety.policy.place.gpu_assignment import choose
 
 MEASURE_S: Final = 2.0
 """How long NVML may take to say how busy the cards are; the choice is made without it then."""
+NVLINK_GBPS: Final = 25.0
+"""Gigabytes a second of one NVLink connection each way: only the number of links matters here."""
 NEW_S: Final = 60.0
 """How long a new workload counts as busy, whatever is measured: programs take time to load."""
 
 Ask = Callable[[], Awaitable[dict[int, Usage]]]
+
+
+Refuse = Callable[[int, Share, CardLoad, RunningWorkload | None], tuple[str, Share] | None]
+"""Says why a share may not be on the GPU of this index, with the largest that may; None: it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +74,22 @@ class Cards:
         known: Mapping[str, RunningWorkload],
     ) -> None:
         """`known` are the workloads of the agent, by id."""
+        self.kept: Refuse = lambda *_: None
+        """Why a share may not be on a card because others wait for it."""
         self._runtime = runtime
         self._gpus = gpus
         self._clients = clients
         self._arbiter = arbiter
         self._known = known
+        self._measured: tuple[float, Mapping[int, Usage]] = -math.inf, {}
+        """When NVML last said how busy the cards are, and what it said."""
+
+    def loads(self) -> CardLoads:
+        """What is on the cards now."""
+        since_s = self._runtime.now() - NEW_S
+        found = CardLoads(self._known.values(), self._clients, self._gpus, since_s)
+        found.allocated = {view.gpu: view.allocated_bytes for view in self._arbiter.gpus()}
+        return found
 
     def choose(
         self,
@@ -79,53 +97,74 @@ class Cards:
         share: Share,
         usages: Mapping[int, Usage] | None = None,
         only: Sequence[int] | None = None,
+        loads: CardLoads | None = None,
+        owner: str = "",
     ) -> list[int]:
         """The indices of the cards that a new workload with this share gets, in PCI order.
 
-        `usages` is what NVML says, by index; `only` are the cards of its user.
+        `usages` is what NVML says, by index; None: what it said last. `only` are the cards of its
+        user, `loads` is what is on the cards; None: what is on them now. `owner` is whose time it
+        uses.
         Raises BadArgument if there are no such cards, LimitAboveCapacity if they are too small,
         ShareTaken if too few can keep the share now.
         """
         cards, count = self.possible(request, only)
-        limit = share.memory_limit_bytes or 0
-        largest = max(self._gpus[index].budget.capacity_bytes for index in cards)
-        if limit > largest:
-            raise LimitAboveCapacity(limit=limit, possible=largest)
-        fitting, refused = self._fitting(cards, request, share)
+        large = self._large_enough(cards, count, share)
+        loads = loads or self.loads()
+        fitting, refused = self._fitting(large, request, share, loads, owner)
         if len(fitting) < count:
             raise _taken(share, count, len(fitting), refused)
         if request.exclusive:  # a card that others use only where no free one is left
-            free = [index for index in fitting if not self.on(index)]
+            free = [index for index in fitting if not loads.of[index].on]
             fitting = free if len(free) >= count else fitting
-        return self._best(fitting, count, usages or {})
+        return self._best(fitting, count, self._latest() if usages is None else usages, loads)
 
-    def choose_again(self, workload: RunningWorkload) -> Record:
+    def choose_again(self, workload: RunningWorkload, loads: CardLoads | None = None) -> Record:
         """The record of a workload whose programs have not looked at their cards yet.
 
         It is moved where one of its cards is drained or lost, and where it shares a card although
-        its request can be kept by cards that no workload is on.
+        its request can be kept by cards that no workload is on. `loads` counts the workload.
         """
         record = workload.record
-        uuids = {gpu.device.uuid: index for index, gpu in self._gpus.items()}
-        kept = [uuids[uuid] for uuid in record.chosen if uuid in uuids]
-        used = [self._clients[n] for n in workload.clients if n in self._clients]
-        if record.request is None or any(client.gpus or client.unspoken for client in used):
+        if record.request is None or used_by(workload, self._clients):
             return record
-        must_leave = any(self._gpus[i].is_drained or self._gpus[i].lost for i in kept)
-        known = {key: other for key, other in self._known.items() if other is not workload}
-        others = Cards(self._runtime, self._gpus, self._clients, self._arbiter, known)
-        if not must_leave and not any(others.on(index) for index in kept):
-            return record
-        only = [uuids[uuid] for uuid in record.gpus if uuid in uuids] or None
+        kept = self.indices(record.chosen)
+        loads = loads or self.loads()
+        loads.remove(workload)
         try:
-            found = others.choose(record.request, record.share, only=only)
-        except MoietyError:  # no others would do, so it stays
+            only = self.indices(record.gpus) or None
+            found = self._better(workload, kept, only, loads)
+        finally:
+            loads.add(workload)
+        if found is None or sorted(found) == sorted(kept):
             return record
-        if not must_leave and any(others.on(index) for index in found):
-            return record
-        share = others.share_on(found, record.request, record.share)
+        share = self.share_on(found, record.request, record.share)
         chosen = [card.uuid for card in self.names(found)]
         return msgspec.structs.replace(record, chosen=chosen, share=share)
+
+    def _better(
+        self,
+        workload: RunningWorkload,
+        kept: Sequence[int],
+        only: Sequence[int] | None,
+        loads: CardLoads,
+    ) -> list[int] | None:
+        """The cards that would be better than those that are kept; None: there are none.
+
+        `loads` is what others have on the cards.
+        """
+        record = workload.record
+        assert record.request is not None, "its cards were not chosen"
+        must_leave = any(self._gpus[i].is_drained or self._gpus[i].lost for i in kept)
+        if not must_leave:
+            free = sum(not load.on for load in loads.of.values())
+            if free < max(1, len(kept)) or not any(loads.of[index].on for index in kept):
+                return None
+        try:
+            found = self.choose(record.request, record.share, None, only, loads, workload.owner)
+        except MoietyError:  # no others would do, so it stays
+            return None
+        return found if must_leave or not any(loads.of[index].on for index in found) else None
 
     @property
     def are_several(self) -> bool:
@@ -137,9 +176,20 @@ class Cards:
         if not self.are_several:
             return {}
         try:
-            return await asyncio.wait_for(ask(), MEASURE_S)
+            usages = await asyncio.wait_for(ask(), MEASURE_S)
         except TimeoutError:
             return {}
+        self._measured = self._runtime.now(), usages
+        return usages
+
+    def _latest(self) -> Mapping[int, Usage]:
+        """What NVML said last; nothing if that was long ago."""
+        at_s, usages = self._measured
+        return usages if self._runtime.now() - at_s < NEW_S else {}
+
+    def indices(self, uuids: Collection[str]) -> list[int]:
+        """The indices of these cards, in PCI order; without those that are not here."""
+        return [index for index, gpu in sorted(self._gpus.items()) if gpu.device.uuid in uuids]
 
     def names(self, indices: Iterable[int]) -> list[CardName]:
         """These cards, as a command names them."""
@@ -176,12 +226,17 @@ class Cards:
         if named or (not asked.gpus and among and set(among) <= set(drained)):
             raise GpusDrained(named or drained)
 
+    def meets(self, request: CardRequest, uuids: Collection[str]) -> bool:
+        """Whether these cards are as many as are asked for, and all of them would do."""
+        found = self.indices(uuids)
+        return len(found) == len(uuids) == request.number and {*found} <= {*self._meant(request)}
+
     def share_on(self, indices: Iterable[int], request: CardRequest, share: Share) -> Share:
         """The share as it is kept on each of these cards: all of it if it is exclusive."""
         if not request.exclusive:
             return share
-        capacity = min(self._gpus[index].budget.capacity_bytes for index in indices)
-        kept = min(capacity, share.memory_limit_bytes or capacity)
+        capacity = min(map(self.capacity_bytes, indices))
+        kept = min(capacity, share.limit_bytes(capacity))
         return dataclasses.replace(share, gpu=1.0, gpu_limit=1.0, memory_bytes=kept)
 
     def possible(
@@ -192,7 +247,7 @@ class Cards:
         Raises BadArgument if there are too few, GpusDrained if too few are not drained.
         """
         cards = [index for index in self._meant(request) if only is None or index in only]
-        count = request.count or len(request.named) or 1
+        count = request.number
         if count > len(cards):
             raise BadArgument(
                 f"{count} GPUs are asked for, and {len(cards)} of the kind are here for you",
@@ -204,6 +259,35 @@ class Cards:
         if count > len(chosen_from):
             raise GpusDrained([index for index in cards if index not in chosen_from])
         return chosen_from, count
+
+    def needs(
+        self, request: CardRequest, share: Share, only: Sequence[int] | None
+    ) -> dict[int, Share]:
+        """By index of each card that could ever keep a share: what it would be there."""
+        among = (index for index in self._meant(request) if only is None or index in only)
+        found = {index: self.share_on([index], request, share) for index in among}
+        large = self._large(found, share)
+        return {i: found[i] for i in large if found[i].memory_bytes <= self.capacity_bytes(i)}
+
+    def capacity_bytes(self, index: int) -> int:
+        """The memory of a card that is shared out."""
+        return self._gpus[index].budget.capacity_bytes
+
+    def _large_enough(self, cards: Sequence[int], count: int, share: Share) -> list[int]:
+        """Those of these cards that have the memory that a share may take.
+
+        Raises LimitAboveCapacity if there are fewer than `count`.
+        """
+        if len(large := self._large(cards, share)) < count:
+            possible = sorted(map(self.capacity_bytes, cards))[-count]
+            raise LimitAboveCapacity(limit=share.memory_limit_bytes or 0, possible=possible)
+        return large
+
+    def _large(self, cards: Iterable[int], share: Share) -> list[int]:
+        """The cards that have as much as a share's limit; any will do in managed mode."""
+        sizes = {index: self.capacity_bytes(index) for index in cards}
+        asked = {i: share.asked_limit_bytes(size) or 0 for i, size in sizes.items()}
+        return [i for i, size in sizes.items() if asked[i] <= share.limit_bytes(size)]
 
     def open_to(self, only: Sequence[int] | None) -> Sequence[int]:
         """The only cards that a new workload of a user may use at all; empty: any."""
@@ -228,72 +312,61 @@ class Cards:
         return [index for index in found if not self._gpus[index].lost] or found
 
     def _fitting(
-        self, cards: Iterable[int], request: CardRequest, share: Share
+        self,
+        cards: Iterable[int],
+        request: CardRequest,
+        share: Share,
+        loads: CardLoads,
+        owner: str,
     ) -> tuple[list[int], list[CardRefusal]]:
         """The cards that can keep a share beside what they have, and why the others cannot."""
         fitting: list[int] = []
         refused: list[CardRefusal] = []
         for index in cards:
-            if self._gpus[index].budget.capacity_bytes < (share.memory_limit_bytes or 0):
-                continue
             wanted = self.share_on([index], request, share)
             no = None
             if wanted.gpu is not None or wanted.memory_bytes:
-                others = coming(self._known.values(), self._clients, self._gpus, index)
-                no = self._arbiter.refuse_share(index, wanted, promised(others))
+                load = loads.of[index]
+                no = self._arbiter.refuse_share(
+                    index, wanted, load.promised, owner=owner
+                ) or self.kept(index, wanted, load, None)
             if no is None:
                 fitting.append(index)
             else:
                 refused.append(CardRefusal(index, *no))
         return fitting, refused
 
-    def _best(self, fitting: list[int], count: int, usages: Mapping[int, Usage]) -> list[int]:
+    def _best(
+        self, fitting: list[int], count: int, usages: Mapping[int, Usage], loads: CardLoads
+    ) -> list[int]:
         """The least loaded of these cards, by the engine's rule for the GPUs of a node."""
         devices = []
         left = []
         for at, index in enumerate(fitting):
-            devices.append(GpuDevice(at, utilisation=self._busy(index, usages.get(index))))
-            left.append(self._left(index, usages.get(index)))
+            load, usage = loads.of[index], usages.get(index)
+            busy = max((usage.utilisation if usage else None) or 0.0, float(load.new))
+            links = [
+                Link(fitting.index(peer), "nvlink", number * NVLINK_GBPS)
+                for peer, number in self._gpus[index].device.links
+                if count > 1 and peer in fitting
+            ]
+            devices.append(GpuDevice(at, tuple(links), busy))
+            left.append(self._left(index, load, loads.allocated[index], usage))
         node = Node("here", 0, 0, tuple(devices), "any")
         with_room = sum(amount > 0 for amount in left)
         least = 1 if with_room >= count else 0
         found = choose(node, left, count, least, Choosing.LEAST_BUSY)
         return sorted(fitting[at] for at in found)
 
-    def on(self, index: int) -> list[RunningWorkload]:
-        """The workloads that are on a card, or will be."""
-        uuid = self._gpus[index].device.uuid
-        found = []
-        for workload in self._known.values():
-            if not (workload.is_alive or workload.stays):
-                continue
-            clients = [self._clients[n] for n in workload.clients if n in self._clients]
-            if any(index in client.gpus or index in client.unspoken for client in clients) or (
-                uuid in workload.cards or not self.are_several
-            ):
-                found.append(workload)
-        return found
-
-    def _busy(self, index: int, usage: Usage | None) -> float:
-        """How busy a card is: as measured, and as new workloads are expected to make it."""
-        now_s = self._runtime.now()
-        new = [w for w in self.on(index) if now_s - w.began_s < NEW_S]
-        measured = (usage.utilisation if usage else None) or 0.0
-        return max(measured, float(len(new)))
-
-    def _left(self, index: int, usage: Usage | None) -> int:
+    def _left(self, index: int, load: CardLoad, allocated_bytes: int, usage: Usage | None) -> int:
         """What a new workload can expect of a card, in thousandths: of its time and its memory.
 
         Of the time that is not guaranteed, workloads without a guarantee have equal parts.
         """
-        shares = [workload.record.share for workload in self.on(index)]
-        guaranteed = min(1.0, sum(share.gpu or 0.0 for share in shares))
-        equal = sum(share.gpu is None for share in shares)
-        time_left = (1.0 - guaranteed) / (equal + 1)
+        guaranteed = min(1.0, load.guaranteed_gpu)
+        time_left = (1.0 - guaranteed) / (load.without_guarantee + 1)
         budget = self._gpus[index].budget
-        view = next(view for view in self._arbiter.gpus() if view.gpu == index)
-        others = coming(self._known.values(), self._clients, self._gpus, index)
-        free = budget.capacity_bytes - view.allocated_bytes - promised(others).memory_bytes
+        free = budget.capacity_bytes - allocated_bytes - load.coming_bytes
         if usage is not None:
             free = min(free, budget.total_bytes - usage.used_bytes)
         memory_left = max(0, free) / budget.capacity_bytes

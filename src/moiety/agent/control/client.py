@@ -6,9 +6,7 @@ import contextlib
 import errno
 import os
 import select
-import shlex
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +25,8 @@ from moiety.wire.layout import VERSION
 
 START_TIMEOUT_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
+WAITING_TIMEOUT_S = 60.0
+"""The same between two lines to a command that waits for GPUs; the agent sends one each 10 s."""
 RESTART_TIMEOUT_S = 20.0
 """Seconds that a killed agent may take to be back."""
 STARTS = 3
@@ -88,10 +88,31 @@ class Call:
 
     def ask(self, request: protocol.ControlRequest, answer: type[A]) -> A:
         """Send one request and return its answer; raises the error that the agent raised."""
+        return read_answer(self._line(request), answer)
+
+    def wait(
+        self,
+        request: protocol.CreateWorkload,
+        told: Callable[[protocol.Waiting], None],
+    ) -> protocol.Created:
+        """Send a request that waits for room; `told` is called with each Waiting before the answer.
+
+        Raises the error that the agent raised.
+        """
+        line = self._line(request)
+        self._sock.settimeout(WAITING_TIMEOUT_S)
+        while isinstance(found := _decoded(line), protocol.Waiting):
+            told(found)
+            line = self._line()
+        return read_answer(line, protocol.Created)
+
+    def _line(self, request: protocol.ControlRequest | None = None) -> bytes:
+        """The next line from the agent, after a request if there is one."""
         try:
             # An agent that turns a caller away may have hung up: what it said first can be read.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self._sock.sendall(protocol.encode(request) + b"\n", socket.MSG_NOSIGNAL)
+                if request:
+                    self._sock.sendall(protocol.encode(request) + b"\n", socket.MSG_NOSIGNAL)
             line = self._file.readline()
         except TimeoutError:
             problem = f"nothing came in {self._sock.gettimeout():.0f} s; is it stopped?"
@@ -100,7 +121,7 @@ class Call:
             raise HungUp(problem=error.strerror or str(error)) from None
         if not line:
             raise HungUp(problem="it closed the connection")
-        return read_answer(line, answer)
+        return line
 
     def interrupt(self) -> None:
         """Make another thread's question fail; that thread hangs up."""
@@ -140,12 +161,17 @@ def _is_trusted(directory: Directory, agent: processes.Peer) -> bool:
         return False
 
 
-def read_answer(line: bytes, answer: type[A]) -> A:
-    """Return the answer of this type in one line; raises the error if the line is one."""
+def _decoded(line: bytes) -> protocol.Answer:
     try:
-        found = protocol.decode_answer(line)
+        found: protocol.Answer = protocol.decode_answer(line)
     except msgspec.MsgspecError as error:
         raise errors.AgentSilent(problem=f"it answered in an unknown way: {error}") from None
+    return found
+
+
+def read_answer(line: bytes, answer: type[A]) -> A:
+    """Return the answer of this type in one line; raises the error if the line is one."""
+    found = _decoded(line)
     if isinstance(found, protocol.Failed):
         raise errors.from_parts(found.kind, found.what, found.hint, found.exit_code)
     if not isinstance(found, answer):
@@ -211,19 +237,28 @@ def ask_or_start(directory: Directory, arguments: Sequence[str], ask: Callable[[
     """
     deadline_s = time.monotonic() + RESTART_TIMEOUT_S
     while True:
+        began_s = time.monotonic()
         try:
             with call_or_start(directory, arguments) as call:
                 return ask(call)
         except (HungUp, errors.AgentStopping):
-            if time.monotonic() >= deadline_s:
+            failed_s = time.monotonic()
+            if failed_s - began_s >= RESTART_TIMEOUT_S:  # it waited long for GPUs
+                deadline_s = failed_s + RESTART_TIMEOUT_S
+            if failed_s >= deadline_s:
                 raise
         time.sleep(RETRY_S)
 
 
 def arguments_from_environment() -> list[str]:
     """The arguments in $MOIETY_AGENT_ARGS for agents that are started; raises BadArgument."""
+    text = os.environ.get("MOIETY_AGENT_ARGS", "")
+    if not text:
+        return []
+    import shlex
+
     try:
-        return shlex.split(os.environ.get("MOIETY_AGENT_ARGS", ""))
+        return shlex.split(text)
     except ValueError as error:
         problem = f"MOIETY_AGENT_ARGS: {error}"
         raise errors.BadArgument(problem, "what a shell would take apart") from None
@@ -270,6 +305,8 @@ def begin(
 
     With `after`, a socket for `stand_by`, it stands by until it is told to begin.
     """
+    import subprocess  # only here: most commands start no agent
+
     prepare(directory)
     if directory.shared and "--system" not in arguments:
         arguments = ["--system", *arguments]

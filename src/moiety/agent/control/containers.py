@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,12 +14,13 @@ from moiety.agent.control import protocol
 from moiety.agent.control.records import Record
 from moiety.agent.control.rows import ContainerRow
 from moiety.agent.control.running_workload import RunningWorkload
-from moiety.agent.control.shares import Shares
+from moiety.agent.control.shares import LIMITS, Shares
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system import container_files, processes
 from moiety.agent.system.users import USERS
+from moiety.devices.interface import Usage
 from moiety.model.errors import (
     AgentNotYours,
     BadRequest,
@@ -46,6 +47,38 @@ class ContainerShares:
     workloads: Workloads
     shares: Shares
 
+    def placed(
+        self,
+        asked: protocol.CreateContainer,
+        only: Sequence[int] | None,
+        usages: Mapping[int, Usage],
+        uid: int,
+    ) -> protocol.CreateContainer:
+        """The request with the GPUs that are chosen for it, among those that it names.
+
+        A share that has such GPUs already keeps them, for its containers run there. `only` are the
+        GPUs of the user `uid`, who asks. Raises what `Cards.within` and `Cards.choose` raise, and
+        BadRequest for a UUID that is no GPU of this agent.
+        """
+        cards = self.shares.cards
+        own = self.workloads.by_id.get(asked.name)
+        had = own.record.gpus if own else []
+        if asked.cards is None:
+            return cards.within(asked, only)
+        among = cards.indices(asked.gpus)
+        if len(among) < len({*asked.gpus}):
+            raise BadRequest(problem=f"{', '.join(asked.gpus)}: not all are GPUs of this agent")
+        if had and cards.meets(asked.cards, had) and {*had} <= {*(asked.gpus or had)}:
+            return cards.within(msgspec.structs.replace(asked, gpus=had), only)
+        request, asked = asked.cards, cards.within(asked, only)
+        within, loads = cards.indices(asked.gpus) or None, cards.loads()
+        if own is not None:  # the new share takes the place of the present one
+            loads.remove(own)
+        owner = own.owner if own else self.shares.owner_of(uid, asked.labels)
+        chosen = cards.choose(request, asked.share, usages, within, loads, owner)
+        uuids = [card.uuid for card in cards.names(chosen)]
+        return msgspec.structs.replace(asked, gpus=uuids)
+
     def create(self, asked: protocol.CreateContainer, peer: processes.Peer) -> protocol.Contained:
         """Make a share, or change the share of that name.
 
@@ -60,7 +93,8 @@ class ContainerShares:
             raise BadRequest(problem=f"{asked.name!r} is what a running program is known by")
         if own is not None:
             self._must_own(own, peer)
-        self.shares.check(asked.share, own.record.uid if own else peer.uid, own, asked.gpus)
+        uid = own.record.uid if own else peer.uid
+        self.shares.check(asked.share, uid, own, asked.gpus, asked.labels)
         if own is not None:
             spec = asked.spec or own.record.spec
             record = msgspec.structs.replace(
@@ -71,9 +105,10 @@ class ContainerShares:
                 pods=asked.pods,
                 labels=asked.labels,
             )
-            was = own.record.share.memory_limit_bytes
+            was = own.record.share
             self.workloads.rewrite(own, record)
-            if asked.share.memory_limit_bytes not in (None, was):
+            new = asked.share
+            if any(getattr(new, name) not in (None, getattr(was, name)) for name in LIMITS):
                 self.shares.tell_above(own)
         else:
             user = USERS.of(peer.uid)
@@ -96,7 +131,9 @@ class ContainerShares:
             )
             own = self.workloads.create_container(record, peer)
         self.runtime.log.info("container_share_created", name=asked.name, share=str(asked.share))
-        return protocol.Contained(row=self._row(own))
+        cards = self.shares.cards
+        chosen = cards.names(cards.indices(asked.gpus)) if asked.cards else []
+        return protocol.Contained(row=self._row(own), cards=chosen)
 
     def remove(self, asked: protocol.RemoveContainer, peer: processes.Peer) -> protocol.Contained:
         """Remove one; raises ContainerShareUnknown, ContainerShareInUse or AgentNotYours."""

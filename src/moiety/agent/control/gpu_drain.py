@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from moiety.agent.control.card_loads import CardLoad
 from moiety.agent.control.cards import Cards
-from moiety.agent.control.promises import promised
 from moiety.agent.control.rows import GpuUse, GpuUser
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.core.client import Client
@@ -49,16 +49,16 @@ class GpuDrain:
         self, viewer: int, visible: Visible, only: Collection[str] | None = None
     ) -> list[GpuUse]:
         """One row for each GPU (of `only` these UUIDs), with the workloads that a user sees."""
+        loads = self.cards.loads()
         return [
-            self._row(index, viewer, visible)
+            self._row(index, loads.of[index], viewer, visible)
             for index, gpu in sorted(self.gpus.items())
             if only is None or gpu.device.uuid in only
         ]
 
-    def _row(self, index: int, viewer: int, visible: Visible) -> GpuUse:
-        gpu, on = self.gpus[index], self.cards.on(index)
+    def _row(self, index: int, load: CardLoad, viewer: int, visible: Visible) -> GpuUse:
+        gpu, on = self.gpus[index], load.on.values()
         seen = [w for w in on if visible is Visible.ALL or w.record.uid == viewer]
-        kept = promised(on)
         return GpuUse(
             gpu=index,
             uuid=gpu.device.uuid,
@@ -66,8 +66,8 @@ class GpuDrain:
             drained=gpu.is_drained,
             lost=gpu.lost,
             capacity_bytes=gpu.budget.capacity_bytes,
-            promised_gpu=kept.gpu,
-            promised_bytes=kept.memory_bytes,
+            promised_gpu=load.guaranteed_gpu,
+            promised_bytes=sum(w.record.share.memory_bytes for w in on),
             users=[self._user(workload, index) for workload in seen],
             others=len(on) - len(seen),
         )

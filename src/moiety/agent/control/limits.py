@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from moiety.agent.control.owner_guarantees import OwnerGuarantees
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
@@ -22,9 +23,10 @@ from moiety.arbiter.admission.user_limits import (
     refuse,
     within,
 )
+from moiety.config.guarantees import GuaranteeRules
 from moiety.config.load import Config, Source, Value
 from moiety.model.errors import NotAllowed, UserLimit
-from moiety.model.format import format_bytes
+from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
 
 QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
@@ -49,6 +51,8 @@ class LimitRules:
         self._known: dict[int, Entitlement] = {}
         self.are_none = config is None
         """True if there are no rules, so that every share is allowed."""
+        self.guaranteed = GuaranteeRules() if config is None else GuaranteeRules.of(config)
+        """What users and groups are guaranteed."""
         if config is not None:
             self._users = {name: _rules(v) for name, v in config.named("users").items()}
             self._groups = {name: _rules(v) for name, v in config.named("groups").items()}
@@ -88,22 +92,38 @@ class LimitEnforcer:
         workloads: Workloads,
         entitlements: LimitRules,
         account_of: Callable[[int], int] = unchanged,
+        capacity: int = 0,
     ) -> None:
-        """Listens to processes that come and go; `account_of` names who accounts for a user."""
+        """Listens to processes that come and go; `account_of` names who accounts for a user.
+
+        `capacity` is what the largest GPU shares out; 0: unknown.
+        """
         self.account_of = account_of
+        self._capacity = capacity
         self._runtime = runtime
         self._clients = clients
         self._workloads = workloads
         self._entitlements = entitlements
-        self._limits: dict[int, tuple[int, str]] = {}
-        """By user: the bytes that the arbiter was told, and the rule in words."""
+        self._told = ev.UserLimitsSet({})
+        """The limits of memory that the arbiter was told."""
+        self.guarantees = OwnerGuarantees(runtime, workloads, entitlements.guaranteed)
         workloads.effective = self.effective
         workloads.on_owner.append(self._apply)
 
-    def check(self, uid: int, share: Share, own: RunningWorkload | None = None) -> None:
+    def check(
+        self,
+        uid: int,
+        share: Share,
+        own: RunningWorkload | None = None,
+        *,
+        alone: bool = False,
+        capacity: int = 0,
+    ) -> None:
         """Raise UserLimit if a user may not have this share; `own` has it instead of its own.
 
-        Raises NotAllowed while the user's name and groups are unknown.
+        `alone`: as if the user had no other workloads. `capacity` is what its GPU shares out; 0: as
+        much as the largest. Raises NotAllowed while the user's name and
+        groups are unknown.
         """
         if self._entitlements.are_none:
             return
@@ -114,8 +134,8 @@ class LimitEnforcer:
                 "(a directory service?) do not say them",
                 f"again later; `getent passwd {uid}` asks the same tables",
             )
-        others = [w.record.share for w in self._of(uid) if w is not own]
-        if no := refuse(self._entitlements.of(uid), share, others):
+        others = [w.record.share for w in self._of(uid) if w is not own and not alone]
+        if no := refuse(self._entitlements.of(uid), share, others, capacity or self._capacity):
             raise UserLimit(*no)
 
     def gpus_of(self, uid: int) -> tuple[int, ...] | None:
@@ -132,17 +152,18 @@ class LimitEnforcer:
             return share
         may = self._entitlements.of(self.account_of(workload.record.uid))
         if may.gpu is None:
-            return within(may, share)
+            return within(may, share, capacity=self._capacity)
         parts = [1.0]
         for gpu in self._gpus(workload):
             beside = [w for w in self._of(workload.record.uid) if gpu in self._gpus(w)]
             caps = divide(may.gpu.value, [w.record.share for w in beside])
             parts.append(caps[beside.index(workload)])
-        return within(may, share, min(*parts, may.gpu.value))
+        return within(may, share, min(*parts, may.gpu.value), self._capacity)
 
     def replace(self, entitlements: LimitRules) -> None:
         """Apply other rules from now on."""
         self._entitlements = entitlements
+        self.guarantees.replace(entitlements.guaranteed)
         for uid in {w.record.uid for w in self._workloads.by_id.values()}:
             self._limit(uid)
             for workload in self._of(uid):
@@ -151,6 +172,7 @@ class LimitEnforcer:
     def found(self, user: User) -> None:
         """A user's name and groups were found: apply its rules from now on."""
         self._entitlements.found(user)
+        self.guarantees.tell()
         if not self._entitlements.are_none and self._of(user.uid):
             self._limit(user.uid)
             for workload in self._of(user.uid):
@@ -167,15 +189,21 @@ class LimitEnforcer:
 
     def _limit(self, uid: int) -> None:
         limits: dict[int, tuple[int, str]] = {}
+        parts: dict[int, tuple[float, str]] = {}
         for owner in {each.account for each in self._clients.values()} | {self.account_of(uid)}:
             may = self._entitlements.of(owner)
-            if may.memory_bytes:
-                most = may.memory_bytes.value
-                rule = f"{may.user} may have there, {format_bytes(most)}"
-                limits[owner] = (most, f"{rule} ({may.memory_bytes.where})")
-        if limits != self._limits:
-            self._limits = limits
-            self._runtime.feed(ev.UserLimitsSet(limits))
+            if may.memory is None:
+                continue
+            (most, part), there = may.memory.value, f"{may.user} may have there"
+            if most is not None:
+                limits[owner] = most, f"{there}, {format_bytes(most)} ({may.memory.where})"
+            if part is not None:
+                rule = f"{there}, {format_fraction(part)} of its memory ({may.memory.where})"
+                parts[owner] = part, rule
+        told = ev.UserLimitsSet(limits, parts)
+        if told != self._told:
+            self._told = told
+            self._runtime.feed(told)
 
     def _of(self, uid: int) -> list[RunningWorkload]:
         """The workloads that count as a user's."""

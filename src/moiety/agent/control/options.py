@@ -53,6 +53,8 @@ class Options:
     """What is done about processes that are without moiety, are idle, or slow others down."""
     say_after_s: float = 3.0
     """Seconds after which a waiting program is told why; 0: never."""
+    fast_handoff: bool = False
+    """Whether a native thread reads programs' messages, and carries out what is armed."""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The arbiter's settings that are set somewhere, by field; the rest have their defaults."""
     filed: frozenset[str] = frozenset()
@@ -72,7 +74,7 @@ class Options:
         return Settings(arena_bytes=settings.arena_bytes, **self.settings)
 
 
-FLAGS: Final = of_section("agent") + of_section("watch")
+FLAGS: Final = of_section("agent") + of_section("memory") + of_section("watch")
 """The flags of an agent's command line."""
 
 

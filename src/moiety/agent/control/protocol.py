@@ -27,6 +27,7 @@ from moiety.agent.control.answers import (
     RecordingPage,
     Reloaded,
     Shared,
+    Waiting,
     Watched,
 )
 from moiety.model.cards import CardRequest
@@ -37,8 +38,13 @@ from moiety.wire.layout import VERSION
 
 __all__ = [
     "ANSWER_TAG",
+    "CONTAINER_CARDS",
+    "EXCLUSIVE",
+    "FEATURES",
     "LINE_MAX",
+    "MEMORY_PART",
     "NAME_MAX",
+    "WAIT",
     "Answer",
     "AnyAnswer",
     "AnyRequest",
@@ -56,6 +62,7 @@ __all__ = [
     "Failed",
     "GpuList",
     "GpusRequest",
+    "GuaranteeNamespaces",
     "Happened",
     "HelloRequest",
     "Here",
@@ -75,6 +82,7 @@ __all__ = [
     "Status",
     "Stop",
     "TimelineRequest",
+    "Waiting",
     "WatchRequest",
     "Watched",
     "decode_answer",
@@ -82,6 +90,15 @@ __all__ = [
     "encode",
 ]
 
+EXCLUSIVE = "exclusive"
+"""The feature of agents that work out the share of a workload with whole GPUs."""
+WAIT = "wait"
+"""The feature of agents in which a workload can wait for GPUs with room."""
+CONTAINER_CARDS = "container_cards"
+"""The feature of agents that choose the GPUs of a share for containers."""
+MEMORY_PART = "memory_part"
+"""The feature of agents that know memory limits as parts of a GPU's memory."""
+FEATURES = (EXCLUSIVE, WAIT, CONTAINER_CARDS, MEMORY_PART)
 LINE_MAX = 256 << 10
 """Largest request in bytes; the agent reads many at one time."""
 NAME_MAX = 255
@@ -118,6 +135,8 @@ class CreateWorkload(ControlRequest, frozen=True, tag="create_workload"):
     """The capacity of each GPU that the command requires; None: any."""
     cards: CardRequest | None = None
     """The GPUs that the agent is to choose for it; None: it chooses none, and any will do."""
+    wait: bool = False
+    """Wait until there is room: each change is told with Waiting before the answer."""
 
 
 class CreateContainer(ControlRequest, frozen=True, tag="create_container"):
@@ -131,6 +150,8 @@ class CreateContainer(ControlRequest, frozen=True, tag="create_container"):
     """The same as in CreateWorkload."""
     gpus: list[str] = []
     """UUIDs of the GPUs that it is a share of; empty: any."""
+    cards: CardRequest | None = None
+    """Which of these GPUs the agent is to choose for it; None: it is a share of all of them."""
     pods: list[str] = []
     """UIDs of Kubernetes' pods whose processes may use it; empty: all that see its socket."""
     labels: dict[str, str] = {}
@@ -156,6 +177,11 @@ class Status(ControlRequest, frozen=True, tag="status"):
 class Ps(ControlRequest, frozen=True, tag="ps"):
     """List the processes that share the GPUs; answered by Processes."""
 
+    workloads: bool = False
+    """List also the first process of each workload that uses no GPU now, as tenant 0."""
+    outside: bool = False
+    """List also the processes that use GPUs without moiety, as tenant 0."""
+
 
 class SetShare(ControlRequest, frozen=True, tag="set_share"):
     """Change the share of a program while it runs; UNSET fields stay. Answered by Shared."""
@@ -170,6 +196,7 @@ class SetShare(ControlRequest, frozen=True, tag="set_share"):
     latency: bool | msgspec.UnsetType = msgspec.UNSET
     mode: Mode | msgspec.UnsetType = msgspec.UNSET
     quantum_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    memory_limit_part: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class SetAgent(ControlRequest, frozen=True, tag="set_agent"):
@@ -241,6 +268,13 @@ class NamePods(ControlRequest, frozen=True, tag="pods"):
     """By UID: namespace/name."""
 
 
+class GuaranteeNamespaces(ControlRequest, frozen=True, tag="guarantee_namespaces"):
+    """What namespaces are guaranteed; replaces all earlier parts. Answered by Done."""
+
+    parts: dict[str, float]
+    """By namespace: the part of each GPU's time, from 0 to 1."""
+
+
 class Stop(ControlRequest, frozen=True, tag="stop"):
     """End the agent; refused while it is used, unless forced."""
 
@@ -268,6 +302,7 @@ AnyRequest = (
     | DrainGpus
     | Reload
     | NamePods
+    | GuaranteeNamespaces
     | Stop
 )
 AnyAnswer = (
@@ -275,6 +310,7 @@ AnyAnswer = (
     | Here
     | Done
     | Created
+    | Waiting
     | Contained
     | ContainerRows
     | Shared

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from moiety.agent.arena.arena import Arena
+from moiety.agent.control.other_rows import BLIND, STARTING, outside_rows
 from moiety.agent.control.protocol import Recorded, TimelineRequest, Watched, WatchRequest
 from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.agent.control.timeline_pages import recorded
@@ -20,6 +21,7 @@ from moiety.agent.core.journal import Journal
 from moiety.agent.core.recovery import UNSETTLED, Recovery
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.core.timeline import Timeline
+from moiety.agent.monitor.process_finder import Found
 from moiety.agent.monitor.telemetry_history import TelemetryHistory
 from moiety.agent.monitor.usage_monitor import UsageMonitor
 from moiety.agent.system.container_files import container_of
@@ -64,6 +66,8 @@ class Reports:
         self._recovery = recovery
         self._timeline = timeline
         self._devices = devices
+        self._looking: asyncio.Future[Found] | None = None
+        """What NVML is being asked, for all commands that want it now."""
 
     @property
     def is_settled(self) -> bool:
@@ -161,6 +165,25 @@ class Reports:
                 rows += self._rows_of(client, view, now_s)
         return rows
 
+    async def outside(self) -> tuple[list[ProcessRow], str]:
+        """Return a row for each process that uses a GPU without moiety, and what is not known."""
+        if self.monitor is None or self.monitor.finder.is_blind:
+            return [], BLIND
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().create_future()
+            self.monitor.find(self._found)
+        try:
+            found = await asyncio.wait_for(asyncio.shield(self._looking), SENSORS_S)
+        except TimeoutError:
+            return [], "NVML does not answer, so programs outside moiety are not known"
+        pids = {client.pid for client in self._clients.values()}
+        return outside_rows(found, lambda pid: pid in pids or self._recovery.outlived(pid))
+
+    def _found(self, found: Found) -> None:
+        if self._looking and not self._looking.done():
+            self._looking.set_result(found)
+        self._looking = None
+
     def _rows_of(self, client: Client, view: TenantView, now_s: float) -> list[ProcessRow]:
         counters = client.counters()
         waiting_s = None if view.waiting_since_s is None else now_s - view.waiting_since_s
@@ -200,10 +223,12 @@ class Reports:
                     handoffs_s=view.handoffs_s,
                     gang=view.gang,
                     paused=view.paused,
+                    guaranteed=view.guaranteed,
                     evicted_bytes=counters.evicted_bytes,
                     restored_bytes=counters.restored_bytes,
                     zero_bytes=counters.zero_bytes,
                     managed_bytes=on.managed_bytes if on else 0,
+                    oversubscribed_bytes=on.oversubscribed_bytes if on else 0,
                     pinned_bytes=on.pinned_bytes if on else 0,
                     peak_bytes=client.peaks.get(gpu, 0) if gpu is not None else 0,
                     uid=client.uid,
@@ -231,4 +256,6 @@ def _state(client: Client, view: TenantView) -> str:
         return "overdue"
     if client.connection.closed:
         return "unconnected"
+    if view.state == "idle" and not view.gpus and not client.peaks:
+        return STARTING
     return view.state

@@ -12,6 +12,7 @@ import msgspec
 
 from moiety.agent.control.records import Record, socket_in, write_whole
 from moiety.agent.core.gpus import Gpus
+from moiety.agent.core.time_owners import owner_of
 from moiety.agent.system import processes
 from moiety.model.share import Share
 
@@ -28,8 +29,17 @@ class RunningWorkload:
     """-1 once its first process is gone."""
     began_s: float = -math.inf
     """When it was created, in seconds on the loop's clock; long ago if by an earlier agent."""
+    promised_s: float = field(init=False)
+    """When its share was promised, or was raised last."""
     clients: set[int] = field(default_factory=set)
     """Numbers of its tenants."""
+    has_used: bool = False
+    """True once a process of it was a tenant; after a restart also where that is not known."""
+    account: int = -1
+    """The user who accounts for its user."""
+
+    def __post_init__(self) -> None:
+        self.promised_s = self.began_s
 
     @property
     def socket(self) -> str:
@@ -37,14 +47,30 @@ class RunningWorkload:
         return socket_in(self.folder, self.record)
 
     @property
+    def owner(self) -> str:
+        """Whose time its processes use."""
+        return owner_of(self.account, self.record.labels)
+
+    @property
     def cards(self) -> list[str]:
         """UUIDs of the GPUs that are kept for it; empty: none in particular."""
         return self.record.chosen or self.record.gpus
+
+    def joined(self, number: int) -> None:
+        """A process of it is a tenant, or has been one."""
+        self.clients.add(number)
+        self.has_used = True
 
     def save(self, record: Record) -> None:
         """Change its record, also for agents that follow; raises OSError, but changed it is."""
         self.record = record
         write_whole(f"{self.folder}/workload.json", msgspec.json.encode(record))
+
+    def promise(self, record: Record, now_s: float) -> None:
+        """As `save`, with a share that may guarantee more from now on; raises OSError."""
+        if not record.share.guarantees_within(self.record.share):
+            self.promised_s = now_s
+        self.save(record)
 
     def note(self, record: Record, log: Any) -> None:
         """As `save`; where the disk is full, the next agent has the record before."""

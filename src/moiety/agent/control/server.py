@@ -11,6 +11,7 @@ import msgspec
 
 from moiety.agent.control import protocol, refusals
 from moiety.agent.control.commands import ControlCommands
+from moiety.agent.control.conversation import Conversation
 from moiety.agent.control.metrics_server import MetricsServer
 from moiety.agent.control.rights import is_admin
 from moiety.agent.core.journal import Journal
@@ -115,21 +116,21 @@ class ControlServer:
     ) -> None:
         """Answer one line after the other; raises TimeoutError if nothing comes, or is read."""
         greeted = False
+        conversation = Conversation(reader, writer)
         patience_s = RateLimits.GREETING_S
         while line := await asyncio.wait_for(reader.readline(), patience_s):
             if not is_admin(peer):
                 now_s = self.runtime.now()
                 await asyncio.sleep(self.limits.requests.spend(peer.uid, now_s))
-            answer = await self._answer_line(line, peer, greeted)
+            answer = await self._answer_line(line, peer, greeted, conversation)
             greeted = greeted or isinstance(answer, protocol.Here)
-            writer.write(protocol.encode(answer) + b"\n")
-            await asyncio.wait_for(writer.drain(), RateLimits.SILENCE_S)
+            await conversation.tell(answer)
             if not greeted:
                 return
             patience_s = RateLimits.SILENCE_S
 
     async def _answer_line(
-        self, line: bytes, peer: processes.Peer, greeted: bool
+        self, line: bytes, peer: processes.Peer, greeted: bool, conversation: Conversation
     ) -> protocol.Answer:
         try:
             try:
@@ -139,7 +140,7 @@ class ControlServer:
             if not greeted and not isinstance(request, protocol.HelloRequest):
                 raise BadRequest(problem="the first line must be a greeting")
             try:
-                return await self.commands.answer(request, peer)
+                return await self.commands.answer(request, peer, conversation)
             except MoietyError as error:
                 refusals.record(self.journal, request, peer, error)
                 raise

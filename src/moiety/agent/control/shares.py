@@ -6,21 +6,22 @@ import contextlib
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from moiety.agent.control import protocol
+from moiety.agent.control.card_loads import CardLoads
+from moiety.agent.control.cards import Cards
 from moiety.agent.control.limits import LimitEnforcer
-from moiety.agent.control.promises import coming, promised
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus, index_of
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import Runtime
+from moiety.agent.core.time_owners import owner_of
 from moiety.agent.system.users import name_of
-from moiety.arbiter.admission.guarantees import Promised
 from moiety.arbiter.machine import Arbiter
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.devices.interface import uuid_bytes
@@ -28,13 +29,18 @@ from moiety.model.errors import (
     BadRequest,
     LimitAboveCapacity,
     LimitTooSmall,
+    MemoryAboveLimit,
     NotAllowed,
     ShareTaken,
     WorkloadAmbiguous,
     WorkloadUnknown,
 )
-from moiety.model.format import format_bytes
+from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
+
+LIMITS: Final = frozenset({"memory_limit_bytes", "memory_limit_part"})
+"""The fields of a share that say what its program may allocate."""
+_ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class Shares:
     arbiter: Arbiter
     journal: Journal
     workloads: Workloads
+    cards: Cards
     limits: LimitEnforcer | None = None
 
     def check(
@@ -55,32 +62,45 @@ class Shares:
         uid: int,
         own: RunningWorkload | None = None,
         gpus: Collection[str] = (),
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
 
         Raises UserLimit if this user may not have it. `own` is the workload that gets it instead of
         its present share. If no process of it is on a GPU yet, one GPU that could take the share is
-        enough; with `gpus` (UUIDs; BadRequest for one that is not here) each of them must.
+        enough; with `gpus` (UUIDs; BadRequest for one that is not here) each of them must. `labels`
+        are those of a new share.
         """
         among = {self._gpu(uuid) for uuid in gpus}
-        if self.limits:
-            self.limits.check(uid, share, own)
         sizes = {index: gpu.budget.capacity_bytes for index, gpu in self.gpus.items()}
         possible = min(sizes[gpu] for gpu in among) if among else max(sizes.values())
-        limit = share.memory_limit_bytes
-        if limit is not None and limit > possible:
+        limit = share.asked_limit_bytes(possible)
+        if self.limits:
+            limited = dataclasses.replace(share, memory_limit_bytes=limit)
+            self.limits.check(uid, limited, own, capacity=possible)
+        if limit is not None and limit > share.limit_bytes(possible):
             raise LimitAboveCapacity(limit=limit, possible=possible)
         if limit is not None and limit < GRANULE_BYTES:
             raise LimitTooSmall(limit, GRANULE_BYTES)
+        if limit is not None and share.memory_bytes > limit:
+            raise MemoryAboveLimit(share.memory_bytes, limit)
         if share.gpu is None and not share.memory_bytes:
             return
         clients = [self.clients[n] for n in own.clients] if own else []
         used = {gpu for client in clients for gpu in client.gpus}
+        others = [w for w in self.workloads.by_id.values() if w is not own]
+        loads = CardLoads(others, self.clients, self.gpus)
+        numbers = [client.number for client in clients]
         refusals = []
         for gpu in sorted(used | among or self.gpus):
+            load = loads.of[gpu]
             refusal = self.arbiter.refuse_share(
-                gpu, share, self._coming(own, gpu), [client.number for client in clients]
-            )
+                gpu,
+                share,
+                load.promised,
+                numbers,
+                own.owner if own else self.owner_of(uid, labels),
+            ) or self.cards.kept(gpu, share, load, own)
             if refusal is None and not used and not among:
                 return
             if refusal is not None:
@@ -88,6 +108,27 @@ class Shares:
         if refusals:
             text, instead = max(refusals, key=lambda each: (each[1].gpu or 0, each[1].memory_bytes))
             raise ShareTaken(text, _typed(share, instead))
+
+    def owner_of(self, uid: int, labels: Mapping[str, str] | None = None) -> str:
+        """Whose time a new workload of a user would use; `labels` are those of its share."""
+        account = self.limits.account_of(uid) if self.limits else uid
+        if self.limits:
+            self.limits.guarantees.asks(account)
+        return owner_of(account, labels or {})
+
+    def must_be_left(self, part: float, uid: int) -> None:
+        """Raise ShareTaken if other owners' guarantees leave no GPU with this part for a user.
+
+        It could not be promised then if no other program ran.
+        """
+        most = self.arbiter.largest_part(self.owner_of(uid))
+        if part > most + _ROUNDING:
+            kept = format_fraction(round(1 - most, 9))
+            raise ShareTaken(
+                f"{format_fraction(part)} of a GPU can never be guaranteed to this user: {kept} of "
+                "each are guaranteed to others, also while they run nothing (`moiety status`)",
+                f"--gpu {most:g} or less" if most > _ROUNDING else "no guaranteed part",
+            )
 
     def change(self, request: protocol.SetShare, only: int | None = None) -> protocol.Shared:
         """Change the share of one program; raises what `check` and `_find` raise.
@@ -109,7 +150,7 @@ class Shares:
             self.runtime.log.info("share_set", workload=source, share=str(share))
         program = client.program if client else workload.record.name or workload.record.program
         pid = client.pid if client else workload.record.root_pid
-        above = self.tell_above(workload) if "memory_limit_bytes" in changes else 0
+        above = self.tell_above(workload) if {*changes} & LIMITS else 0
         return protocol.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
 
     def tell_above(self, workload: RunningWorkload) -> int:
@@ -134,11 +175,6 @@ class Shares:
             if (found := index_of(self.gpus, uuid_bytes(uuid))) is not None:
                 return found
         raise BadRequest(problem=f"{uuid} is no GPU of this agent")
-
-    def _coming(self, own: RunningWorkload | None, gpu: int) -> Promised:
-        """What was promised to other workloads that use no GPU yet, and will use this one."""
-        found = coming(self.workloads.by_id.values(), self.clients, self.gpus, gpu)
-        return promised(workload for workload in found if workload is not own)
 
     def _find(self, target: str, only: int | None) -> tuple[RunningWorkload, Client | None]:
         """The program that a number or a name means; user `only`'s programs come first.

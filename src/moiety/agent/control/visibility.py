@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from moiety.agent.control.protocol import Recorded
-from moiety.agent.control.rows import ProcessRow, Sample, Span
+from moiety.agent.control.rows import ProcessRow, Sample, Span, WaiterRow
 from moiety.agent.core.journal_events import Event
 from moiety.agent.system.users import name_of
 from moiety.config.values import Visible
@@ -26,6 +26,8 @@ OF_NODE: Final = frozenset(
         "HostMemoryShort",
         "HostMemoryEnough",
         "WatchBlind",
+        "UnequalDivision",
+        "EqualDivision",
     }
 )
 """Reasons of events that concern the node and no one user."""
@@ -58,6 +60,17 @@ def _sizes_of(row: ProcessRow) -> ProcessRow:
         pins={},
         unknown={},
     )
+
+
+def waiters_for(rows: Iterable[WaiterRow], viewer: int, visible: Visible) -> list[WaiterRow]:
+    """What this user sees of the commands that wait for GPUs; each keeps its place."""
+    found = []
+    for row in rows:
+        if row.uid == viewer or visible is Visible.ALL:
+            found.append(row)
+        elif visible is Visible.SIZES:
+            found.append(msgspec.structs.replace(row, pid=0, program="", reason=""))
+    return found
 
 
 def events_for(events: Iterable[Event], viewer: int, visible: Visible) -> list[Event]:

@@ -7,6 +7,7 @@ records, an agent that follows a killed one finds the processes that still live.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import shutil
@@ -137,12 +138,10 @@ class Workloads:
             os.mkdir(folder, 0o700)
             os.mkdir(f"{folder}/clients", 0o700)
             write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
-            workload = self._open(record, folder)
+            return self._open(record, folder, self._runtime.now())
         except OSError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        workload.began_s = self._runtime.now()
-        return workload
 
     def settle(self, workload_id: str) -> tuple[str, ...]:
         """The program looked at its GPUs: from now on the choice does not change.
@@ -181,11 +180,11 @@ class Workloads:
         self._must_be_few(owner)
         folder = str(container_files.make(self._directory, record.container, owner))
         write_whole(f"{folder}/workload.json", msgspec.json.encode(record))
-        return self._open(record, folder)
+        return self._open(record, folder, self._runtime.now())
 
     def rewrite(self, workload: RunningWorkload, record: Record) -> None:
         """Change the record of a workload."""
-        workload.save(record)
+        workload.promise(record, self._runtime.now())
         self.divide(workload)
         self._tell(record.uid)
 
@@ -203,6 +202,7 @@ class Workloads:
         if record.user:
             USERS.learn(User(record.uid, record.user, frozenset(record.groups)))
         workload = self._open(record, folder_of(self._directory, record))
+        workload.has_used = not record.chosen
         if workload.root_pidfd < 0 and not workload.stays:
             self._loop.call_later(SETTLE_S + self._linger_s, self._remove_if_over, workload)
         return workload
@@ -246,7 +246,7 @@ class Workloads:
             if not stays:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
-    def _open(self, record: Record, folder: str) -> RunningWorkload:
+    def _open(self, record: Record, folder: str, began_s: float = -math.inf) -> RunningWorkload:
         path = socket_in(folder, record)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -262,7 +262,8 @@ class Workloads:
             raise
         listener.listen(128)
         listener.setblocking(False)
-        workload = RunningWorkload(record, folder, listener, root_pidfd=-1)
+        account = self._limits.account_of(record.uid)
+        workload = RunningWorkload(record, folder, listener, -1, began_s, account=account)
         self.by_id[record.id] = workload
         self._limits.workloads.take(record.uid)
         self._loop.add_reader(listener.fileno(), self._accept, workload)
@@ -345,7 +346,7 @@ class Workloads:
         workload = self.by_id.get(client.workload)
         if workload is None:
             return  # its share was removed, and it goes on without one
-        workload.clients.add(client.number)
+        workload.joined(client.number)
         self._follow(workload, client)
         self._records.write(client)
         self.divide(workload)

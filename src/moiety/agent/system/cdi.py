@@ -110,7 +110,9 @@ def edits(folder: Path, shim: Path, driver: Path, *, alone: bool = False) -> Edi
         stand_in = driver.parent
         environment["MOIETY_SIMGPU"] = os.environ["MOIETY_SIMGPU"]
         environment["MOIETY_SIMGPU_STATE"] = STATE_INSIDE
-        mounts += _libraries(stand_in / "libcuda.so.1", stand_in / "libnvidia-ml.so.1")
+        # The shim looks for its kernels beside the stand-in driver.
+        names = ("libcuda.so.1", "libnvidia-ml.so.1", "kernels.elf")
+        mounts += _libraries(*(stand_in / name for name in names))
         mounts.append(Mount(str(simgpu_state_dir().absolute()), STATE_INSIDE, writable=True))
         return Edits(mounts, environment)
     if not alone and nvidia_specified():

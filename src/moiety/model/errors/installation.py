@@ -83,6 +83,18 @@ class ArraysMissing(InstallationError):
         )
 
 
+class YamlMissing(InstallationError):
+    """The library that writes YAML is not installed."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+    def __init__(self) -> None:
+        super().__init__(
+            "PyYAML, which writes YAML, is not installed",
+            "`pip install 'moiety[yaml]'`; `-o json` needs nothing more",
+        )
+
+
 class PlotMissing(InstallationError):
     """The library that draws plots is not installed."""
 
