@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from moiety.enforcement.usual import USUAL
 from moiety.model.format import format_duration
 from moiety.model.units import parse_duration
 
@@ -121,8 +122,6 @@ class Who:
 
 
 KINDS: Final = ("user", "command", "container", "pod", "gpu")
-USUAL: Final = "command:nvidia-*,command:nv-*,command:dcgm*,command:Xorg,command:gnome-shell"
-"""Processes of the driver and of the screen."""
 
 
 @dataclass(frozen=True, slots=True)

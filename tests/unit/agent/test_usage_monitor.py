@@ -15,8 +15,11 @@ from moiety.agent.control import usage_report
 from moiety.agent.control.protocol import Watched, WatchRequest
 from moiety.agent.core.journal import Journal
 from moiety.agent.monitor.usage_monitor import UsageMonitor
+from moiety.arbiter.events import DivisionSet, Event
+from moiety.arbiter.states import Apart
 from moiety.devices.budget import budget
 from moiety.devices.interface import GpuProcess
+from moiety.enforcement.division import Division
 from moiety.enforcement.policy import Policy, parse_ladder
 from moiety.model.errors import BadArgument
 from moiety.testing.clocks import FakeClock
@@ -46,11 +49,12 @@ class PaperAgent:
         self.loop = FakeClock()
         self.loop.call_soon_threadsafe = at_once  # type: ignore[attr-defined]
         self.journal = Journal()
+        self.fed: list[Event] = []
         runtime: Any = SimpleNamespace(
-            now=self.loop.time, call_at=self.loop.call_at, log=Log(), feed=lambda _: None
+            now=self.loop.time, call_at=self.loop.call_at, log=Log(), feed=self.fed.append
         )
         timeline: Any = SimpleNamespace(on_stay=[], waiting_for_more=list)
-        arbiter: Any = SimpleNamespace(tenants=list)
+        arbiter: Any = SimpleNamespace(tenants=list, gpus=list)
         probe: Any = SimpleNamespace(submit=at_once)
         recovery: Any = SimpleNamespace(outlived=outlived.__contains__)
         loop: Any = self.loop
@@ -202,3 +206,12 @@ def test_a_policy_is_tried_and_written_as_it_is_read() -> None:
         usage_report.tried(Policy(), {"colour": "red"})
     with pytest.raises(BadArgument, match="lease: 'shoot' is no step"):
         usage_report.tried(Policy(), {"lease": "shoot"})
+
+
+def test_without_looks_nobody_takes_turns_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = PaperAgent(Policy(every_s=5))
+    monkeypatch.setattr(Division, "end", lambda _: [7])
+    agent.watch.change(Policy(every_s=10))
+    assert agent.fed == []
+    agent.watch.change(Policy(every_s=0))
+    assert agent.fed == [DivisionSet(7, Apart.NO)]

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from moiety.agent.core.journal import Journal
 from moiety.agent.core.recovery import Recovery
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.core.timeline import Timeline
+from moiety.agent.monitor.division_monitor import DivisionMonitor
 from moiety.agent.monitor.enforcer import Enforcer
 from moiety.agent.monitor.process_finder import Found, ProcessFinder, who_of
 from moiety.agent.system import processes
@@ -107,6 +108,7 @@ class UsageMonitor:
         self._timeline = timeline
         self._journal = journal
         self._enforcer = Enforcer(runtime, clients, journal)
+        self._division = DivisionMonitor(runtime, arbiter, journal)
         self._interference = Interference()
         self._slow = NotifyOnce()
         self._slow_strangers = NotifyOnce()
@@ -138,6 +140,8 @@ class UsageMonitor:
             self._timer = None
         if policy.every_s > 0:
             self._arm()
+        else:
+            self._division.stop()
 
     def stop(self) -> None:
         """Look no more."""
@@ -154,8 +158,16 @@ class UsageMonitor:
         if self._is_looking:
             return  # NVML takes its time: one question at a time is enough
         self._is_looking = True
-        gpus, since_us = list(self._gpus), self._since_us
-        self._since_us = time.time_ns() // 1000
+        since_us, self._since_us = self._since_us, time.time_ns() // 1000
+        self.find(self.looked, since_us)
+
+    def find(self, then: Callable[[Found], None], since_us: int | None = None) -> None:
+        """Ask NVML which processes use the GPUs; nothing is found if it cannot be asked.
+
+        Their work is that since `since_us`, microseconds since 1970; None: since now.
+        """
+        gpus = list(self._gpus)
+        since_us = time.time_ns() // 1000 if since_us is None else since_us
 
         def ask() -> None:
             try:
@@ -163,7 +175,7 @@ class UsageMonitor:
             except Exception as error:  # /proc may show anything; the next look may succeed
                 self._runtime.log.warning("usage_not_read", problem=str(error))
                 found = {}, {}
-            self._loop.call_soon_threadsafe(self.looked, found)
+            self._loop.call_soon_threadsafe(then, found)
 
         self._probe.submit(ask)
 
@@ -190,6 +202,8 @@ class UsageMonitor:
             self._idle_looked_s = now_s
             self._find_idle(now_s, views)
         self._find_slow(now_s, views)
+        if self.policy.every_s > 0 and not self.finder.is_blind:
+            self._division.look(now_s, users, clients, views)
         self._before_s = now_s
 
     # What is seen
