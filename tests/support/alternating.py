@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.arbiter.settings import Settings
 from moiety.model.share import NOTHING_ASKED
 from tests.support.backlog import GPU_BYTES, Backlog
 
@@ -34,7 +35,9 @@ class Program:
 class Alternating(Backlog):
     """One GPU of which each program needs `part`, and moving such a part one way takes `move_s`."""
 
-    def __init__(self, programs: Sequence[Program], *, part: float, move_s: float) -> None:
+    def __init__(
+        self, programs: Sequence[Program], *, part: float, move_s: float, **settings: float
+    ) -> None:
         """Programs 1, 2, ..., which begin with a spell."""
         self.programs = dict(enumerate(programs, start=1))
         for program in programs:
@@ -42,7 +45,12 @@ class Alternating(Backlog):
         size = int(GPU_BYTES * part)
         # one after the other here, both at once on a GPU
         link = 2 * size / move_s
-        super().__init__([NOTHING_ASKED] * len(programs), bytes_each=size, link_bytes_per_s=link)
+        super().__init__(
+            [NOTHING_ASKED] * len(programs),
+            bytes_each=size,
+            link_bytes_per_s=link,
+            settings=Settings(arena_bytes=1 << 50, link_bytes_per_s=link, **settings),  # type: ignore[arg-type]
+        )
         for number in self.programs:
             self.tell(ev.LeaseRequest(number))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -33,6 +34,26 @@ def test_two_regular_programs_change_places_between_their_spells(pause_s: float)
     took_s = node.run_until(SPELLS)
     assert took_s <= 1.03 * ideal_s(pause_s)
     assert node.revokes <= 2 * SPELLS + 1
+
+
+@pytest.mark.parametrize("handoff_s", [0.01, 0.02, 0.035, 0.05])
+def test_short_phases_lose_little_more_than_the_moves(handoff_s: float) -> None:
+    programs = [regular(0.1, 0.1), regular(0.1, 0.1)]
+    node = Alternating(programs, part=PART, move_s=handoff_s * PART / (2 * PART - 1))
+    node.run_until(12)
+    best_s = 2 * SPELLS * 0.1 + (2 * SPELLS - 1) * handoff_s + 0.1
+    assert node.run_until(SPELLS) <= 1.06 * best_s
+
+
+def test_pauses_that_are_sometimes_short_are_waited_for() -> None:
+    pauses = itertools.cycle([0.3] * 8 + [0.01] * 2)
+    program = Program(lambda: 0.05, lambda: next(pauses))
+    node = Alternating([program, regular(1e6, 0.0)], part=PART, move_s=0.03)
+    node.run(20.0)
+    node.revokes, before = 0, program.spells
+    node.run(60.0)
+    # two for each of eight spells, and none for a short pause: else it is two for each spell
+    assert node.revokes <= 1.7 * (program.spells - before)
 
 
 @pytest.mark.parametrize("pause_s", [0.094, 0.85])

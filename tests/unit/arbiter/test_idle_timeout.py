@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
-from moiety.arbiter.state.idle_timeout import IdlePeriods, cost_s
+from moiety.arbiter.state.idle_timeout import SOON, IdlePeriods, cost_s
 from moiety.model.share import Share
 from tests.support.simulated_node import SimulatedNode
 from tests.support.simulated_tenants import SimulatedTenant
@@ -69,6 +69,20 @@ def test_pauses_are_waited_for_and_phases_are_not() -> None:
 def test_one_that_changes_is_believed_after_four_silences() -> None:
     found = costs([10.0] * 16 + [0.03] * 10)
     assert found[20:] == pytest.approx([0.03] * 6)
+
+
+@pytest.mark.parametrize(("move_s", "rows"), [(0.001, [3, 3]), (0.05, [4, 7]), (0.1, [7, 14])])
+def test_a_row_of_long_silences_ends_the_shortest_wait_once_it_pays(
+    move_s: float, rows: list[int]
+) -> None:
+    """15 ms are saved each time; a wrong guess costs the move, and then twice as much has to be."""
+    known = IdlePeriods()
+    for row in rows:
+        for _ in range(row):
+            assert known.patience_s(LEAST_S, move_s) >= LEAST_S
+            known.add(0.5)
+        assert known.patience_s(LEAST_S, move_s) == SOON * LEAST_S
+        known.end_row()
 
 
 # In the arbiter

@@ -29,10 +29,16 @@ class BusyPeriods:
         """Length of the present busy period under earlier leases."""
         self._since_s: float | None = None
         """When its part under this lease began; None: the tenant has no lease, or is silent."""
+        self.rested_s = 0.0
+        """How long the tenant wanted no lease before the present busy period."""
 
-    def begin(self, now_s: float, *, holding: bool) -> None:
-        """Note that the tenant submits something after a silence, or is about to."""
+    def begin(self, now_s: float, *, holding: bool, rested_s: float = 0.0) -> None:
+        """Note that the tenant submits something after a silence, or is about to.
+
+        `rested_s` is how long it had no lease before that, and wanted none.
+        """
         self._is_known = True
+        self.rested_s = rested_s
         self._earlier_s = 0.0
         self._since_s = now_s if holding else None
 
@@ -64,6 +70,16 @@ class BusyPeriods:
         so_far_s = self._earlier_s + now_s - self._since_s
         near_s = (length_s for length_s in self._lengths_s if length_s - so_far_s <= most_s)
         return max(0.0, _MARGIN * max(near_s, default=0.0) - so_far_s)
+
+    @property
+    def expected_s(self) -> float:
+        """The longest of the last, for one that has not run yet; 0 if too few are known.
+
+        A busy period that ran under an earlier lease is longer than expected.
+        """
+        if not self._is_known or self._earlier_s > 0 or self._since_s is not None:
+            return 0.0
+        return max(self._lengths_s) if len(self._lengths_s) >= _ENOUGH else 0.0
 
     @property
     def shortest_s(self) -> float:
