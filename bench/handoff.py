@@ -229,7 +229,7 @@ def idle_release() -> list[Figure]:
     """How long a silent holder keeps the GPU from who waits, with and without data to move."""
     waits, _ = released(GPU, MIB)
     moved, _ = released(DATA_GPU, DATA_BYTES)
-    deficit = 2 * DATA_BYTES - capacity_bytes()
+    deficit = 2 * DATA_BYTES - capacity_bytes(DATA_GPU)
     predicted_s = 2 * deficit / LINK_BYTES_PER_S
     ratio = statistics.median(moved) / (2 * predicted_s)
     return [
@@ -262,9 +262,9 @@ def idle_release() -> list[Figure]:
     ]
 
 
-def capacity_bytes() -> int:
-    """What tenants' data may take of the card with the slow link."""
-    with tempfile.TemporaryDirectory(prefix="mty") as folder, Node(Path(folder), DATA_GPU) as node:
+def capacity_bytes(gpu: str) -> int:
+    """What tenants' data may take of such a card."""
+    with tempfile.TemporaryDirectory(prefix="mty") as folder, Node(Path(folder), gpu) as node:
         node.start_agent()
         return int(node.json("status")["gpus"][0]["capacity_bytes"])
 

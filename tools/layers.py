@@ -35,6 +35,7 @@ def listed(file: Path) -> tuple[str, ...]:
 
 TREES: Final = (
     Tree("native/shim", listed(ROOT / "native" / "shim" / "LAYERS")),
+    Tree("native/agent", listed(ROOT / "native" / "agent" / "LAYERS")),
     Tree("native/simgpu", listed(ROOT / "native" / "simgpu" / "LAYERS")),
 )
 """A tree without layers is not checked, and the output says so."""

@@ -1,4 +1,4 @@
-"""Checks what a built shim asks of a machine: symbols.py FOLDER, which has libmoiety.so in it.
+"""Checks what built libraries ask of a machine: symbols.py FOLDER, which has libmoiety.so in it.
 
 It must load wherever CUDA does: no symbol newer than glibc 2.17, no library but libc and libdl, and
 nothing exported that is not meant to be found.
@@ -19,8 +19,11 @@ NEWEST_GLIBC = (2, 17)
 LIBRARIES = {"libc.so.6", "libdl.so.2"}
 EXPORTS = re.compile(
     r"cu[A-Z]\w+|dlopen|dlsym|dlvsym|__cu[A-Z]\w+|moiety_\w+"
-    r"|nvmlDeviceGet(MemoryInfo|Count|Index|HandleBy(Index|UUID|Serial|PciBusId))(_v2)?"
+    r"|nvmlDeviceGet(MemoryInfo|Count|Index|TopologyNearestGpus|HandleBy(Index|UUID|Serial|PciBusId))"
+    r"(_v2)?"
 )
+AGENT_LIBRARIES = {"libc.so.6", "libpthread.so.0"}
+AGENT_EXPORTS = re.compile(r"moiety_agent_\w+")
 SIMGPU = ("libcuda.so.1", "libnvidia-ml.so.1")
 SIMGPU_LIBRARIES = LIBRARIES | {
     "libpthread.so.0",
@@ -76,6 +79,7 @@ def complaints(file: Path, libraries: set[str], may_export: re.Pattern[str] | No
 def main() -> int:
     folder = Path(sys.argv[1])
     said = complaints(folder / "libmoiety.so", LIBRARIES, EXPORTS)
+    said += complaints(folder / "libmoiety-agent.so", AGENT_LIBRARIES, AGENT_EXPORTS)
     for name in SIMGPU:
         said += complaints(folder / "simgpu" / name, SIMGPU_LIBRARIES, None)
     print("\n".join(said))

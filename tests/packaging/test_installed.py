@@ -14,6 +14,7 @@ from moiety.version import __version__
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = (
     "libmoiety.so",
+    "libmoiety-agent.so",
     "simgpu/libcuda.so.1",
     "simgpu/libnvidia-ml.so.1",
     "simgpu/kernels.elf",

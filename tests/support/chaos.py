@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
@@ -33,6 +33,7 @@ PROCESSES_MAX: Final = 5
 DEADLINE_S: Final = 2.0
 BUSY_STEPS: Final = 120
 BUSY_STEP_S: Final = 0.03
+OVERDUE: Final = (OverduePolicy.REPORT, *OverduePolicy)
 SLACK: Final = 0.2
 """Of a limit on time, over so few windows of 250 ms."""
 SHARES: Final = (
@@ -60,6 +61,8 @@ class Fate:
 class Day:
     """One day of one machine."""
 
+    shares: Sequence[Share] = SHARES
+
     def __init__(self, world: World, dice: Random, fate: Fate) -> None:
         self.world = world
         self.dice = dice
@@ -71,7 +74,7 @@ class Day:
     def begin(self) -> None:
         """One more program."""
         if len(self.world.processes) < PROCESSES_MAX:
-            process = self.world.begin(self.dice.choice(SHARES))
+            process = self.world.begin(self.dice.choice(self.shares))
             for gpu in self.dice.choice([(0,), (0,), (0,), (1,), (0, 1)]):
                 process.attach(gpu, 1, CAPACITY)
 
@@ -373,20 +376,17 @@ def _received(process: VirtualProcess, among: list[VirtualProcess]) -> float:
     return 1.0 / min(beside, default=1)
 
 
+def settings_of(dice: Random) -> Settings:
+    """The settings of a day."""
+    arena, factor = dice.choice([1000, 1000, 6]), dice.choice([0.0, 9.0])
+    settings = Settings(arena, turn_factor=factor, revoke_deadline_s=DEADLINE_S)
+    return replace(settings, overdue=dice.choice(OVERDUE))
+
+
 def live(seed: int) -> Fate:
     """One day; raises AssertionError where something does not hold."""
-    dice = Random(seed)
-    fate = Fate(seed)
-    settings = Settings(
-        arena_bytes=dice.choice([1000, 1000, 6]),
-        turn_factor=dice.choice([0.0, 9.0]),
-        revoke_deadline_s=DEADLINE_S,
-    )
-    overdue = dice.choice(
-        [OverduePolicy.REPORT, OverduePolicy.REPORT, OverduePolicy.FENCE, OverduePolicy.KILL]
-    )
-    settings = replace(settings, overdue=overdue)
-    with World(dice, settings, gpus=2) as world:
+    dice, fate = Random(seed), Fate(seed)
+    with World(dice, settings_of(dice), gpus=2) as world:
         world.start_agent()
         day = Day(world, dice, fate)
         day.begin_crowded()

@@ -320,7 +320,8 @@ class World:
             assert (gpu.resident_bytes, gpu.allocated_bytes, gpu.residue_bytes) == (0, 0, 0), gpu
         assert not self.agent.clients.by_number
         assert not self.agent.clients._grace
-        assert not self.loop._readers, self.loop._readers
+        own = {self.agent.handoff.event_fd} if self.agent.handoff else set()
+        assert self.loop._readers.keys() == own, self.loop._readers
         assert not self.loop._writers
 
     def close(self) -> None:

@@ -286,6 +286,8 @@ class FakeAgent(WireEnd):
         self.listener.bind(str(path))
         self.listener.listen()
         self.page: LeasePage | None = None
+        self.uuids: list[bytes] = []
+        """GPUs that the program attached: a GPU's number is its place."""
 
     def __enter__(self) -> Self:
         return self
@@ -332,9 +334,12 @@ class FakeAgent(WireEnd):
             return None
         self.heard.append(message)
         if isinstance(message, AttachMessage) and message.serial:
+            if message.uuid not in self.uuids:
+                self.uuids.append(message.uuid)
             self.send(
                 AttachedMessage(
                     serial=message.serial,
+                    gpu=self.uuids.index(message.uuid),
                     limit_bytes=self.limit_bytes,
                     chunk_bytes=self.chunk_bytes,
                 )
@@ -344,6 +349,8 @@ class FakeAgent(WireEnd):
             self.send(answer)
         if isinstance(message, PinMessage):
             self.send(AmountMessage(Type.PIN_REPLY, message.serial, message.gpu))
+        if isinstance(message, ShareMessage) and message.type == Type.EXPORT and message.serial:
+            self.send(ShareMessage(Type.EXPORT, message.serial, message.token))
         return message
 
     def until(self, kind: Type) -> Message:

@@ -14,9 +14,11 @@ from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
 from moiety.agent.core.event_recorder import StepRecorder
 from moiety.agent.core.executor import Executor
+from moiety.agent.core.fast_handoff import FastHandoff
 from moiety.agent.core.gpu_probe import GpuProbe
 from moiety.agent.core.gpus import ManagedGpu
 from moiety.agent.core.journal import Journal
+from moiety.agent.core.native_reader import NativeReader
 from moiety.agent.core.orphans import Orphans
 from moiety.agent.core.proofs import Proofs, Recorded
 from moiety.agent.core.rate_limits import RateLimits
@@ -71,6 +73,15 @@ class Components:
     monitor: UsageMonitor | None = None
     xid_errors: XidErrors | None = None
     telemetry: TelemetryHistory | None = None
+    handoff: FastHandoff | None = None
+
+    def add_fast_handoff(self, reader: NativeReader | None = None) -> None:
+        """Read programs' messages in a native thread; raises NativeLibraryMissing."""
+        reader = reader or NativeReader()
+        clients = self.clients.by_number
+        self.handoff = self.sessions.thread = FastHandoff(
+            self.loop, self.runtime, clients, self.arbiter.armed, reader
+        )
 
     def add_arena(self, size: ArenaSize) -> None:
         """Prepare host memory for evicted data."""
@@ -136,6 +147,8 @@ class Components:
         if self.telemetry:
             self.telemetry.stop()
         self.clients.stop()
+        if self.handoff:
+            self.handoff.stop()
         self.runtime.stop()
         self.orphans.stop()
         self.wait_messages.stop()

@@ -17,6 +17,8 @@ from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.components import Components, build
 from moiety.agent.control import protocol, saved_settings
 from moiety.agent.control.adoption import Adoption
+from moiety.agent.control.card_moves import CardMoves
+from moiety.agent.control.card_queue import CardQueue
 from moiety.agent.control.cards import Cards
 from moiety.agent.control.commands import ControlCommands
 from moiety.agent.control.configuration import Read
@@ -124,6 +126,8 @@ class Service:
         if parts.arena:
             parts.arena.on_grown.append(lambda size: self._note_arena(f"{size}\n", is_needed=False))
         parts.add_monitors(self._options.watch)
+        if self._options.fast_handoff:
+            parts.add_fast_handoff()
         self._workloads = known = Workloads(
             self._directory,
             parts.sessions,
@@ -132,7 +136,11 @@ class Service:
             on_empty=self._watch_idleness,
         )
         clients = parts.clients.by_number
-        enforcer = LimitEnforcer(parts.runtime, clients, known, self._rules, limits.account_of)
+        sizes = (gpu.budget.capacity_bytes for gpu in parts.gpus.values())
+        account_of = limits.account_of
+        enforcer = LimitEnforcer(
+            parts.runtime, clients, known, self._rules, account_of, max(sizes, default=0)
+        )
         Promises(parts.runtime, clients, parts.gpus, known)
         self._adoption = Adoption(known, parts.runtime)
         self._adoption.adopt(records)
@@ -165,7 +173,11 @@ class Service:
         oom_protection.lock_pages()
         reason = await self._ended
         self._manager.stopping(f"ending: {reason}")
-        self._log.info("ending", reason=reason, clients=len(clients))
+        handoff = parts.handoff
+        fired, followed = (handoff.fired, handoff.followed) if handoff else (0, 0)
+        self._log.info(
+            "ending", reason=reason, clients=len(clients), fired=fired, followed=followed
+        )
         parts.journal.note("AgentStopped", reason)
         # While programs run, no command may start an agent of its own for their GPUs.
         control.close(is_waited_for=self._directory.shared and known.are_alive)
@@ -189,6 +201,7 @@ class Service:
     ) -> ControlCommands:
         """Connect what answers commands with the components."""
         clients = parts.clients.by_number
+        cards = Cards(parts.runtime, parts.gpus, clients, parts.arbiter, workloads.by_id)
         shares = Shares(
             runtime=parts.runtime,
             clients=clients,
@@ -196,10 +209,9 @@ class Service:
             arbiter=parts.arbiter,
             journal=parts.journal,
             workloads=workloads,
+            cards=cards,
             limits=enforcer,
         )
-        cards = Cards(parts.runtime, parts.gpus, clients, parts.arbiter, workloads.by_id)
-        workloads.choose_again = cards.choose_again
         reports = Reports(
             parts.runtime,
             arbiter=parts.arbiter,
@@ -213,6 +225,11 @@ class Service:
             monitor=parts.monitor,
             telemetry=parts.telemetry,
         )
+        self._queue = CardQueue(parts.runtime, cards, reports.usages, parts.limits)
+        cards.kept = self._queue.refuse
+        workloads.on_owner.append(lambda _: self._queue.changed())
+        moves = CardMoves(parts.runtime, cards, workloads, parts.journal, reports.usages)
+        workloads.choose_again = moves.choose_again
         drain = GpuDrain(parts.gpus, clients, cards, parts.journal)
         drain.set(changed.drained, drained=True, is_told=False)
         return ControlCommands(
@@ -236,12 +253,14 @@ class Service:
                 reports.usages,
                 enforcer,
                 self._directory.shared,
+                self._queue,
             ),
             drain=drain,
             containers=ContainerShares(parts.runtime, clients, workloads, shares),
             reports=reports,
             limits=enforcer,
             read=self._read,
+            on_gpus_changed=[self._queue.changed, moves.changed],
             changed=changed,
         )
 
@@ -356,7 +375,9 @@ class Service:
             self._idle_timer = loop.call_later(idle_s, self._end_if_idle)
 
     def _end_if_idle(self) -> None:
-        if not (self._workloads.by_id or self._adoption.waiting):
+        if self._queue.waiting:
+            self._watch_idleness()
+        elif not (self._workloads.by_id or self._adoption.waiting):
             self._stop("no workload uses it")
 
 

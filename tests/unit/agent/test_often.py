@@ -22,7 +22,8 @@ class Agent:
         self.now_s = 100.0
         self.lines: list[str] = []
         self.journal = Journal(wall_s=lambda: self.now_s)
-        log = SimpleNamespace(info=lambda what, **_: self.lines.append(what))
+        write = lambda what, **_: self.lines.append(what)  # noqa: E731
+        log = SimpleNamespace(info=write, warning=write)
         self.arbiter = None
         self.runtime = SimpleNamespace(log=log)
         connection = SimpleNamespace(send=lambda *_: None)
@@ -37,10 +38,9 @@ class Agent:
         return [event.message for event in self.journal.after(0, 10_000) if event.reason == reason]
 
 
-def test_refusals_of_one_process_are_merged() -> None:
-    agent: Any = Agent()
+def executor_of(agent: Any) -> Executor:
     nothing: Any = SimpleNamespace(refused=lambda *_: None, grown=lambda *_: None)
-    executor = Executor(
+    return Executor(
         agent.runtime,
         SimpleNamespace(by_number=agent.clients),  # type: ignore[arg-type]
         arbiter=nothing,
@@ -50,6 +50,23 @@ def test_refusals_of_one_process_are_merged() -> None:
         timeline=nothing,
         journal=agent.journal,
     )
+
+
+def test_damaged_copies_of_one_process_are_merged() -> None:
+    agent: Any = Agent()
+    executor = executor_of(agent)
+    for _ in range(TIMES):
+        executor.damaged(agent.clients[7], 0, 2 << 20)
+    text = "2 MiB of its GPU memory were damaged while they were on the host"
+    assert agent.told("HostCopyDamaged") == [text] * 3
+    assert agent.lines == ["damaged"] * 3
+    agent.now_s += 10
+    assert agent.told("HostCopyDamaged")[3:] == [f"{text} ({TIMES - 3} times within 10 s)"]
+
+
+def test_refusals_of_one_process_are_merged() -> None:
+    agent: Any = Agent()
+    executor = executor_of(agent)
     for serial in range(1, TIMES + 1):
         executor.carry_out(do.Refused(7, 0, serial, "limit", "too much"))
     assert agent.told("Refused") == ["too much"] * 3
@@ -64,7 +81,10 @@ def test_changes_of_one_share_are_merged() -> None:
     workload = SimpleNamespace(record=record, clients={7})
     workloads: Any = SimpleNamespace(by_id={"w": workload}, promise=lambda *_: None)
     gpus: Any = {0: SimpleNamespace(budget=SimpleNamespace(capacity_bytes=1))}
-    shares = Shares(agent.runtime, agent.clients, gpus, agent.arbiter, agent.journal, workloads)
+    cards: Any = None
+    shares = Shares(
+        agent.runtime, agent.clients, gpus, agent.arbiter, agent.journal, workloads, cards
+    )
     for _ in range(TIMES):
         shares.change(protocol.SetShare(target="7", latency=True))
     assert len(agent.told("ShareChanged")) == 3

@@ -108,9 +108,9 @@ def test_who_closes_slowly_holds_up_only_itself(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(peer_socket, "_close", slowly)
     (reads, writes), (slow, other) = os.pipe(), os.pipe()
-    peer_socket._close_later(BOB, [slow])
+    peer_socket.close_later(BOB, [slow])
     began.wait()
-    peer_socket._close_later(ALICE, [writes])
+    peer_socket.close_later(ALICE, [writes])
     assert is_closed(reads)
     may_end.set()
     os.close(reads)
@@ -122,7 +122,7 @@ def test_a_thread_ends_when_there_is_nothing_to_close(monkeypatch: pytest.Monkey
     uid = 65003
     for _ in range(3):
         reads, writes = os.pipe()
-        peer_socket._close_later(uid, [writes])
+        peer_socket.close_later(uid, [writes])
         assert is_closed(reads)
         os.close(reads)
     until(lambda: uid not in peer_socket._queues, "the thread has ended")

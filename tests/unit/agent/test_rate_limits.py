@@ -8,7 +8,7 @@ import socket
 from moiety.agent.control.records import Record
 from moiety.agent.control.running_workload import is_unbounded
 from moiety.agent.core.connection import Connection
-from moiety.agent.core.rate_limits import RESERVE, RateLimits, TokenRate, UserQuota
+from moiety.agent.core.rate_limits import CALM_S, RESERVE, Flood, RateLimits, TokenRate, UserQuota
 from moiety.agent.core.read_turns import PACKETS_A_TURN
 from moiety.agent.system.processes import Peer
 from moiety.model.format import shortened
@@ -59,16 +59,34 @@ def test_a_burst_passes_and_then_so_many_a_second() -> None:
 
 
 def test_only_who_does_not_stop_is_flooding() -> None:
-    rate = TokenRate(per_s=10.0, burst_s=2.0, patience_s=5.0)
+    rate, alice, bob = TokenRate(per_s=10.0, burst_s=2.0), Flood(5.0), Flood(5.0)
     now_s = 0.0
-    while not rate.is_flooding(ALICE, now_s):
-        now_s += rate.spend(ALICE, now_s)
+    while not alice.waits(wait_s := rate.spend(ALICE, now_s), now_s):
+        now_s += wait_s
         assert now_s < 10.0
     assert now_s > 5.0
-    rate.spend(BOB, 0.0, 25.0)
-    rate.spend(BOB, 4.0)  # it has waited, and comes back with little
-    rate.spend(BOB, 8.0)
-    assert not rate.is_flooding(BOB, 8.0)
+    assert not bob.waits(rate.spend(BOB, 0.0, 25.0), 0.0)
+    for now_s in (4.0, 8.0):  # it has waited, and comes back with little
+        assert not bob.waits(rate.spend(BOB, now_s), now_s)
+
+
+def test_a_process_that_connects_again_or_has_a_bad_neighbour_is_not_flooding() -> None:
+    rate, bad, other = TokenRate(per_s=10.0, burst_s=2.0), Flood(5.0), Flood(5.0)
+    now_s = 0.0
+    assert not other.waits(rate.spend(ALICE, now_s), now_s)
+    while not bad.waits(wait_s := rate.spend(ALICE, now_s), now_s):
+        now_s += wait_s
+    again = Flood(5.0)
+    for flood in (again, other):
+        wait_s = rate.spend(ALICE, now_s)
+        assert wait_s > 0, "the rate is that of the user"
+        assert not flood.waits(wait_s, now_s)
+
+
+def test_a_connection_that_pauses_begins_anew() -> None:
+    flood = Flood(5.0)
+    for now_s in (0.0, 4.0, 4.0 + 1.0 + CALM_S + 0.1, 9.0):
+        assert not flood.waits(1.0, now_s)
 
 
 def test_there_are_never_more_processes_than_descriptors_for_them() -> None:
@@ -78,8 +96,9 @@ def test_there_are_never_more_processes_than_descriptors_for_them() -> None:
         assert bounds.processes.each < bounds.processes.together
 
 
-async def _flood(rate: TokenRate) -> tuple[int, list[str]]:
+async def _pour(rate: TokenRate, patience_s: float) -> tuple[int, list[str]]:
     """What a connection with this rate reads of who never stops, until it is hung up on."""
+    flood = Flood(patience_s)
     loop = asyncio.get_running_loop()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.setblocking(False)
@@ -88,7 +107,7 @@ async def _flood(rate: TokenRate) -> tuple[int, list[str]]:
 
     def burst() -> float:
         wait_s = rate.spend(ALICE, loop.time())
-        if rate.is_flooding(ALICE, loop.time()):
+        if flood.waits(wait_s, loop.time()):
             connection.send_last(b"too much")
             over.set_result(None)
         return wait_s
@@ -121,8 +140,8 @@ async def _flood(rate: TokenRate) -> tuple[int, list[str]]:
 
 
 def test_a_flood_is_slowed_down_and_then_refused_with_a_word() -> None:
-    rate = TokenRate(per_s=100.0, burst_s=0.1, patience_s=0.2)
-    read, closed = asyncio.run(_flood(rate))
+    rate = TokenRate(per_s=100.0, burst_s=0.1)
+    read, closed = asyncio.run(_pour(rate, patience_s=0.2))
     # Ten turns at once, and then a hundred a second: no more however fast it is sent.
     assert read >= 10 * PACKETS_A_TURN
     assert closed == ["closed"]

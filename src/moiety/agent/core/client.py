@@ -67,7 +67,7 @@ class Client:
     unknown: dict[str, int] = field(default_factory=dict)
     """By name: calls of functions that its shim does not know."""
     peaks: dict[int, int] = field(default_factory=dict)
-    """By GPU: the most bytes of it that were there at one time."""
+    """By GPU that it ever attached: the most bytes of it that were there at one time."""
     gpus: set[int] = field(default_factory=set)
     attaching: dict[int, int] = field(default_factory=dict)
     """By serial of a request that is not answered: the GPU."""

@@ -254,6 +254,7 @@ class Clients:
 
     def _remove(self, client: Client, reason: str) -> None:
         """Release what is kept for a process; the caller tells the arbiter."""
+        self._runtime.settle()  # while all are still there
         del self.by_number[client.number]
         if timer := self._grace.pop(client.number, None):
             timer.cancel()

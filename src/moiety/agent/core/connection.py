@@ -8,7 +8,9 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
+from moiety.agent.core.native_reader import Taken
 from moiety.agent.core.read_turns import PACKETS_A_TURN, UserTurn
 from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.agent.system.peer_socket import PeerSocket
@@ -29,6 +31,25 @@ def _nobody_cares() -> None:
 
 def _nobody_listens(_: object) -> None:
     pass
+
+
+class ReaderThread(Protocol):
+    """What reads connections beside the loop (fast_handoff.py)."""
+
+    def add(self, fd: int, account: int, receiver: Connection) -> int:
+        """Read a socket from now on; returns its key, 0: it cannot."""
+
+    def remove(self, key: int) -> None:
+        """Do not touch it any more."""
+
+    def resume(self, key: int) -> None:
+        """Read on after a burst."""
+
+    def settle(self) -> None:
+        """Disarm, and take in what was carried out."""
+
+    def disarm(self) -> None:
+        """Carry out nothing until the next event."""
 
 
 class Connection:
@@ -73,6 +94,12 @@ class Connection:
         self._closed = False
         self._last_words = False
         self._pause: Timer | None = None
+        self._thread: ReaderThread | None = None
+        self._next_reader: tuple[ReaderThread, int] | None = None
+        self.key = 0
+        """Its key in the thread that reads it; 0: the loop does."""
+        self._expected: bytes | None = None
+        self._is_sent = False
         self.counters_fd = -1
         """The counters page that came with the first packet; -1: none."""
         loop.add_reader(self._fd, self._readable)
@@ -81,6 +108,69 @@ class Connection:
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
         return self._closed
+
+    @property
+    def uid(self) -> int:
+        """The user at the other end, by the kernel's word."""
+        return self._sock.uid
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether what is sent now leaves at once, for all that is known."""
+        return not (self._closed or self._last_words or self._queue)
+
+    def hand_over(self, thread: ReaderThread, account: int) -> None:
+        """Have a thread read this connection, in the turns of this user, once nothing waits."""
+        self._next_reader = thread, account
+
+    def _hand_over(self) -> None:
+        if self._next_reader is None or self._closed or self._last_words:
+            return
+        (thread, account), self._next_reader = self._next_reader, None
+        key = thread.add(self._fd, account, self)
+        if key:
+            self._thread, self.key = thread, key
+            self._loop.remove_reader(self._fd)
+
+    def _take_over(self) -> None:
+        """Have the thread leave this connection alone; what it carried out is taken in first."""
+        if self._thread is not None and self.key:
+            self._thread.settle()
+        if self._thread is not None and self.key:  # that may have closed it
+            key, self.key = self.key, 0
+            self._thread.remove(key)
+
+    def expect(self, packet: bytes | None, *, is_sent: bool = False) -> None:
+        """The next packet like this is the one that the thread decided; it may be sent already."""
+        self._expected, self._is_sent = packet, is_sent
+
+    @property
+    def expects(self) -> bool:
+        """Whether that packet was not to be sent yet."""
+        return self._expected is not None and not self._closed
+
+    def receive(self, taken: Taken) -> None:
+        """Take in what the thread read."""
+        if self._closed:
+            self._sock.drop(taken.fds)
+            return
+        if taken.ended:
+            self._sock.drop(taken.fds)  # an empty packet may bring some
+            reset = taken.error in (0, errno.ECONNRESET)  # it closed, or died before it had read
+            self._end("" if reset else f"it cannot be read from: {os.strerror(taken.error)}")
+            return
+        fds = taken.fds
+        if fds and self._takes_fds:
+            self._fds, fds = fds[:PIECES_MAX], fds[PIECES_MAX:]
+        self._sock.drop(fds)
+        self._on_packet(taken.packet)
+        self._sock.drop(self.take_fds())
+        if taken.burst and not self._closed:
+            wait_s = self._on_burst()
+            if wait_s > 0 and not self._closed:
+                self._pause = self._loop.call_later(wait_s, self._read_on)
+            else:
+                self._read_on()
 
     def expect_fds(self) -> None:
         """From now on packets may bring descriptors; before, they are closed."""
@@ -93,6 +183,10 @@ class Connection:
 
     def send(self, packet: bytes, *fds: int) -> None:
         """Send now, or queue; a process that does not read loses its connection."""
+        if packet == self._expected:
+            self._expected = None
+            if self._is_sent:
+                return
         if self._closed or self._last_words:
             return
         if not self._queue:
@@ -109,11 +203,14 @@ class Connection:
             return
         if not self._queue:
             self._loop.add_writer(self._fd, self._writable)
+            if self._thread is not None:
+                self._thread.disarm()  # no note may pass what is queued
         self._queue.append((packet, [os.dup(fd) for fd in fds]))
 
     def send_last(self, packet: bytes) -> None:
         """Send a refusal and hang up."""
         self.send(packet)
+        self._take_over()
         self._last_words = True
         self._discard()
         self.close()
@@ -129,6 +226,7 @@ class Connection:
 
     def close(self) -> None:
         """Hang up, without `on_end`; what is queued is lost."""
+        self._take_over()
         if self._closed:
             return
         self._closed = True
@@ -146,6 +244,7 @@ class Connection:
         self._on_close()
         # The callbacks' owner refers to this connection, too: without this, both stay in memory
         # until the next collection of cycles, which is hundreds of tenants away.
+        self._thread = self._next_reader = None
         self._on_packet = self._on_end = _nobody_listens
         self._on_burst = _never_waits
         self._on_close = _nobody_cares
@@ -168,7 +267,7 @@ class Connection:
             self._loop.add_reader(self._fd, self._readable)
 
     def _is_read(self) -> bool:
-        return not self._closed and self._pause is None
+        return not self._closed and self._pause is None and not self.key
 
     def _read(self) -> bool:
         """Read as many packets as the turn allows; False: there are no more."""
@@ -179,6 +278,7 @@ class Connection:
             except BlockingIOError:
                 self._turn.spend(number)
                 self._in_a_row = 0
+                self._hand_over()
                 return False
             except ConnectionResetError:
                 self._end("")  # it closed, or died, before it had read all
@@ -209,7 +309,9 @@ class Connection:
 
     def _read_on(self) -> None:
         self._pause = None
-        if not self._closed:
+        if self._thread is not None and self.key:
+            self._thread.resume(self.key)
+        elif not self._closed:
             self._loop.add_reader(self._fd, self._readable)
 
     def _receive(self) -> bytes:

@@ -33,6 +33,9 @@ from moiety.wire.messages import (
 )
 
 MODES: Final = {Mode.SWAP: MemoryMode.SWAP, Mode.MANAGED: MemoryMode.MANAGED}
+WHEN_FULL: Final = "[memory] when-full = kill"
+LAST_WORDS_S: Final = 0.5
+"""Seconds in which a process that is about to be killed prints why."""
 CODES: Final = {"limit": Refusal.LIMIT, "capacity": Refusal.CAPACITY, "gpu": Refusal.GPU}
 
 
@@ -120,6 +123,20 @@ class Executor:
         self._timeline.evicting(client.number, wanted.gpu)
         client.connection.send(AmountMessage(Type.EVICT, 0, wanted.gpu, wanted.bytes).encode())
 
+    def content_query(self, client: Client, wanted: do.ContentQuery) -> None:
+        """Ask the process what of its bytes is zeros."""
+        client.connection.send(AmountMessage(Type.CONTENT_QUERY, 0, wanted.gpu).encode())
+
+    def host_short(self, client: Client, wanted: do.HostShort) -> None:
+        """Record that the host has no room for a process' turn, and end it if told to."""
+        if wanted.kill:
+            text = f"this program ends now: {wanted.text}"
+            client.connection.send(WarningMessage(text=text).encode())
+            when_s = self._runtime.now() + LAST_WORDS_S
+            self._runtime.call_at(when_s, self._kill, client, wanted.text, WHEN_FULL)
+        elif self._journal.often(client.number, "HostFull", wanted.text, client):
+            self._runtime.log.info("host_short", client=str(client), text=wanted.text)
+
     def credit_grant(self, client: Client, wanted: do.CreditGrant) -> None:
         """Let the process allocate this many bytes without asking."""
         told = CreditMessage(gpu=wanted.gpu, bytes=wanted.bytes, most_bytes=wanted.most_bytes)
@@ -161,6 +178,12 @@ class Executor:
             text = f"it called {call}: {format_bytes(amount)} stay on the GPU"
         if self._journal.often(client.number, "Pinned", text, client, gpu):
             self._runtime.log.info("pinned", client=str(client), call=call, gpu=gpu, bytes=amount)
+
+    def damaged(self, client: Client, gpu: int, amount: int) -> None:
+        """Record that bytes of a process were damaged in host memory, and that it lost them."""
+        text = f"{format_bytes(amount)} of its GPU memory were damaged while they were on the host"
+        if self._journal.often(client.number, "HostCopyDamaged", text, client, gpu):
+            self._runtime.log.warning("damaged", client=str(client), gpu=gpu, bytes=amount)
 
     def refused(self, client: Client, wanted: do.Refused) -> None:
         """Refuse a request for a GPU, for memory, or to pin memory."""
@@ -256,7 +279,7 @@ class Executor:
         else:
             self._journal.note("Overdue", late, client)
         if wanted.kill:
-            self._kill(client, late)
+            self._kill(client, late, "--overdue kill")
 
     def keeps_segments(self, client: Client) -> None:
         """Record that a process does not answer what host memory it can give back, or end it.
@@ -270,10 +293,12 @@ class Executor:
         late = f"did not answer within {waited} whether it can give back host memory"
         self._journal.often(client.number, "Overdue", late, client)
         if settings.overdue is OverduePolicy.KILL:
-            self._kill(client, late)
+            self._kill(client, late, "--overdue kill")
 
-    def _kill(self, client: Client, late: str) -> None:
-        self._journal.note("Killed", f"{late}, and the agent runs with --overdue kill", client)
+    def _kill(self, client: Client, why: str, setting: str) -> None:
+        if self.clients.get(client.number) is not client:
+            return  # it has ended by itself
+        self._journal.note("Killed", f"{why}; the agent runs with {setting}", client)
         self._kernel.kill(client.pidfd)
 
     def fence(self, client: Client, *, fenced: bool) -> None:
@@ -296,6 +321,8 @@ _CARRY: Final[dict[type, Callable[[Executor, Client, Any], None]]] = {
     do.Revoke: Executor.revoke,
     do.AllowOne: Executor.allow_one,
     do.Evict: Executor.evict,
+    do.ContentQuery: Executor.content_query,
+    do.HostShort: Executor.host_short,
     do.SetIdleTimeout: Executor.set_idle_timeout,
     do.SetQueueDepth: Executor.set_queue_depth,
     do.CreditGrant: Executor.credit_grant,

@@ -31,7 +31,8 @@ class LeasePage:
         os.fchmod(memfd, 0o444)  # else another user opens it anew for writing, by /proc/self/fd
         self._map = mmap.mmap(memfd, LEASE_BYTES)
         self._word = ctypes.c_uint32.from_buffer(self._map)
-        self._address = ctypes.addressof(self._word)
+        self.address = ctypes.addressof(self._word)
+        """Where the lease word is in this process, until `dispose`."""
         self.fd = _sealed(memfd)
         """The descriptor that the process gets."""
         if is_open:
@@ -56,8 +57,11 @@ class LeasePage:
 
     def open(self, epoch: int) -> None:
         """Let work pass, under this lease. One aligned store; threads that wait are woken."""
-        self._word.value = (epoch << 1 | LEASE_OPEN) & 0xFFFFFFFF
-        _syscall(SYS_FUTEX, self._address, FUTEX_WAKE, EVERYBODY, 0, 0, 0)
+        word = (epoch << 1 | LEASE_OPEN) & 0xFFFFFFFF
+        if self._word.value == word:
+            return  # the native thread opened it (fast_handoff.py), and woke them
+        self._word.value = word
+        _syscall(SYS_FUTEX, self.address, FUTEX_WAKE, EVERYBODY, 0, 0, 0)
 
     def close(self, epoch: int) -> None:
         """Let nothing pass any more. One aligned store."""

@@ -5,6 +5,7 @@ No honest program comes near them. A user beyond a limit is refused, waits, or l
 
 from __future__ import annotations
 
+import math
 import resource
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +20,10 @@ MESSAGES: Final = 12_800.0
 RESERVE: Final = 16
 DESCRIPTORS_EACH: Final = 8
 """Descriptors of the agent that one process with its workload takes."""
+PATIENCE_S: Final = 5.0
+"""A connection that is beyond the rate for longer is closed."""
+CALM_S: Final = 1.0
+"""A connection that did not have to wait for so long is within the rate again."""
 
 
 @dataclass(slots=True)
@@ -78,20 +83,14 @@ class TokenBucket:
 
     left: float
     since_s: float
-    dry_since_s: float | None = None
-    """Since when the bucket has stayed almost empty; None: it is not."""
 
 
 @dataclass(slots=True)
 class TokenRate:
-    """A rate for each user: `per_s` a second, after a burst of `burst_s` seconds' worth.
-
-    A user beyond the rate waits; a user that stays beyond it for `patience_s` is flooding.
-    """
+    """A rate for each user: `per_s` a second, after a burst of `burst_s` seconds' worth."""
 
     per_s: float
     burst_s: float = 10.0
-    patience_s: float = 10.0
     account_of: Callable[[int], int] = unchanged
     """The user who accounts for a user."""
     buckets: dict[int, TokenBucket] = field(default_factory=dict)
@@ -107,28 +106,36 @@ class TokenRate:
             bucket = self.buckets[uid] = TokenBucket(most, now_s)
         bucket.left = min(most, bucket.left + (now_s - bucket.since_s) * self.per_s) - amount
         bucket.since_s = now_s
-        if bucket.left >= 0:
-            if bucket.left > self.per_s * min(1.0, self.burst_s / 2):
-                bucket.dry_since_s = None
-            return 0.0
-        if bucket.dry_since_s is None:
-            bucket.dry_since_s = now_s
-        return -bucket.left / self.per_s
-
-    def is_flooding(self, uid: int, now_s: float) -> bool:
-        """Whether a user was beyond the rate for longer than `patience_s`."""
-        bucket = self.buckets.get(self.account_of(uid))
-        return (
-            bucket is not None
-            and bucket.dry_since_s is not None
-            and now_s - bucket.dry_since_s > self.patience_s
-        )
+        return max(0.0, -bucket.left / self.per_s)
 
     def _forget_full(self, now_s: float) -> None:
         """Drop the buckets that are full again: a new bucket is the same."""
         for uid, bucket in list(self.buckets.items()):
             if now_s - bucket.since_s > self.burst_s:
                 del self.buckets[uid]
+
+
+class Flood:
+    """Finds whether one connection stays beyond the rate of its user.
+
+    Only its own waits count. So a process that connects again begins anew, and a program is not
+    closed because of another program of its user.
+    """
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        """A flood lasts for longer than `patience_s`."""
+        self._patience_s = patience_s
+        self._since_s = 0.0
+        self._until_s = -math.inf
+        """When its last wait ends."""
+
+    def waits(self, wait_s: float, now_s: float) -> bool:
+        """Note how long a connection that sent a burst has to wait; returns whether it floods."""
+        if now_s > self._until_s + CALM_S:
+            self._since_s = now_s
+        if wait_s > 0:
+            self._until_s = now_s + wait_s
+        return now_s - self._since_s > self._patience_s
 
 
 class RateLimits:
@@ -159,10 +166,11 @@ class RateLimits:
         self.connections = UserQuota(each + 64, together + 256, "connections", account_of)
         """Includes connections that have not greeted yet."""
         self.workloads = UserQuota(max(32, each // 2), together, "workloads", account_of)
+        self.waiting = UserQuota(
+            max(32, each // 2), together, "commands that wait for GPUs", account_of
+        )
         self.conversations = UserQuota(64, 512, "conversations with the agent", account_of)
         self.requests = TokenRate(200.0, burst_s=5.0, account_of=account_of)
-        self.turns = TokenRate(
-            messages_per_s / PACKETS_A_TURN, patience_s=5.0, account_of=account_of
-        )
+        self.turns = TokenRate(messages_per_s / PACKETS_A_TURN, account_of=account_of)
         """Turns of PACKETS_A_TURN messages of one process; only a process that sends faster than
         the agent reads has such turns."""

@@ -8,7 +8,8 @@ that (docs/decisions/0020).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from moiety.agent.core.event_recorder import StepRecorder
@@ -22,6 +23,10 @@ from moiety.arbiter.settings import Settings
 CarryOut = Callable[[do.Instruction], None]
 
 
+def _nothing() -> None:
+    pass
+
+
 class Runtime:
     """What every component of the agent receives: `feed`, `now`, `call_at` and `log`."""
 
@@ -30,7 +35,11 @@ class Runtime:
         self.log = log
         self.on_fed: list[Callable[[ev.Event], None]] = []
         """Called after each event, when its instructions are carried out."""
+        self.settle: Callable[[], None] = _nothing
+        """Called before an event from elsewhere is handled: a message that came first goes first
+        (fast_handoff.py)."""
         self._loop = loop
+        self._at_s: float | None = None
         self._events: deque[ev.Event] = deque()
         """Events that wait until the instructions of the present one are carried out."""
         self._is_feeding = False
@@ -56,7 +65,16 @@ class Runtime:
 
     def now(self) -> float:
         """Return the time in seconds, on the loop's clock."""
-        return self._loop.time()
+        return self._loop.time() if self._at_s is None else self._at_s
+
+    @contextmanager
+    def at(self, when_s: float) -> Iterator[None]:
+        """Within it, `now` is this time: something that happened then is told."""
+        self._at_s = when_s
+        try:
+            yield
+        finally:
+            self._at_s = None
 
     def call_at(self, when_s: float, callback: Callable[..., object], *args: Any) -> Timer:
         """Call back at that time of `now`."""
@@ -67,6 +85,8 @@ class Runtime:
 
         An event that an instruction brings about is handled after the present one.
         """
+        if not self._is_feeding:
+            self.settle()
         self._events.append(event)
         if self._is_feeding:
             return

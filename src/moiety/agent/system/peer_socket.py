@@ -60,7 +60,7 @@ class PeerSocket(socket.socket):
     def drop(self, fds: Iterable[int]) -> None:
         """Close descriptors that came over this socket."""
         if gone := list(fds):
-            _close_later(self.uid, gone)
+            close_later(self.uid, gone)
 
     @property
     def uid(self) -> int:
@@ -80,7 +80,7 @@ class PeerSocket(socket.socket):
             return
         with contextlib.suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)
-        _close_later(uid, [self.detach()])
+        close_later(uid, [self.detach()])
 
 
 _lock = threading.Lock()
@@ -88,7 +88,8 @@ _queues: dict[int, queue.SimpleQueue[int]] = {}
 """By user: descriptors to close, while there is a thread for them."""
 
 
-def _close_later(uid: int, fds: Iterable[int]) -> None:
+def close_later(uid: int, fds: Iterable[int]) -> None:
+    """Close descriptors that came from this user, in the thread that closes those of that user."""
     with _lock:
         waiting = _queues.get(uid)
         if waiting is None:

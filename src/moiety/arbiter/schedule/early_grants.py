@@ -7,6 +7,8 @@ afresh, so nothing else can have happened in between (docs/decisions/0020).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.ledger import Ledger
@@ -47,6 +49,11 @@ class EarlyGrants:
             return []
         self._granted.update(tenant.number for tenant in following)
         return [do.Grant(tenant.number, tenant.next_epoch) for tenant in following]
+
+    def noted(self) -> Iterable[tuple[Tenant, list[Tenant]]]:
+        """Each tenant that drains, with those that get their lease then."""
+        tenants = self._ledger.tenants
+        return [(tenants[number], following) for number, following in self._next.items()]
 
     def confirm(self, tenant: Tenant) -> bool:
         """Whether a lease that is decided now was granted before; asked once for each lease."""

@@ -1,0 +1,69 @@
+#include "agent/shot.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "wire/wire.h"
+
+static bool is_drained(const struct ma_shot *shot, const void *packet, uint32_t bytes)
+{
+    struct mw_drained message;
+    if (bytes != sizeof message) {
+        return false;
+    }
+    memcpy(&message, packet, sizeof message);
+    bool knows_gpu =
+        message.gpu == MW_NO_GPU || (message.gpu < MW_GPUS_MAX && (shot->gpus >> message.gpu & 1));
+    return message.header.bytes == sizeof message && message.epoch == shot->epoch && knows_gpu;
+}
+
+static bool is_lease_request(const void *packet, uint32_t bytes)
+{
+    struct mw_lease_note message;
+    if (bytes != sizeof message) {
+        return false;
+    }
+    memcpy(&message, packet, sizeof message);
+    return message.header.bytes == sizeof message;
+}
+
+/* Whether a packet is the message that the transition waits for, and in time. */
+bool shot_matches(const struct ma_shot *shot, const struct ma_record *record, const void *packet)
+{
+    struct mw_header header;
+    int64_t at_ns = (int64_t)record->at_ns;
+    if (record->key != shot->from || record->kind != MA_PACKET || record->fds ||
+        record->bytes < sizeof header || at_ns < shot->not_before_ns ||
+        at_ns > shot->not_after_ns) {
+        return false;
+    }
+    memcpy(&header, packet, sizeof header);
+    if (header.type != shot->type) {
+        return false;
+    }
+    return shot->type == MW_DRAINED ? is_drained(shot, packet, record->bytes)
+                                    : is_lease_request(packet, record->bytes);
+}
+
+/* Changes the lease word, then tells the process; returns the flags of the record. */
+uint32_t shot_fire(const struct ma_shot *shot, int fd)
+{
+    uint32_t expected = shot->expected;
+    if (!__atomic_compare_exchange_n(shot->word, &expected, shot->wanted, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST)) {
+        return 0;
+    }
+    if (shot->wanted & MW_LEASE_OPEN) {
+        syscall(SYS_futex, shot->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+    struct mw_lease_note note = {
+        .header = {.type = (uint16_t)shot->note, .bytes = sizeof note},
+        .epoch = shot->note_epoch,
+    };
+    ssize_t sent = send(fd, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent == sizeof note ? MA_FIRED | MA_SENT : MA_FIRED;
+}

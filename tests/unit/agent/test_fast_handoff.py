@@ -1,0 +1,385 @@
+"""The whole agent with its native thread: what it fires is what the arbiter decides."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from moiety.agent.core.native_reader import ArmedState, Taken
+from moiety.arbiter import events as ev
+from moiety.arbiter import instructions as do
+from moiety.arbiter.schedule.armed import Armed
+from moiety.arbiter.settings import Settings
+from moiety.model.share import Share
+from moiety.wire.layout import NO_GPU, Type
+from moiety.wire.messages import AmountMessage, DrainedMessage, LeaseNoteMessage, PinnedMessage
+from tests.support.liar import Liar
+from tests.support.native_peers import is_built
+from tests.support.virtual_agent import no_descriptor_stays
+from tests.support.virtual_reader import (
+    FOR_EVER_NS,
+    NativeWorld,
+    VirtualReader,
+    live,
+    live_calmly,
+    world,
+)
+
+pytestmark = pytest.mark.skipif(not is_built(), reason="libmoiety-agent.so is not built")
+SETTINGS = Settings(1000, turn_factor=0.0, revoke_deadline_s=1.0)
+STEPS = ("take", "arm", "disarm", "resume", "remove")
+
+
+def note(kind: Type, epoch: int = 0) -> LeaseNoteMessage:
+    return LeaseNoteMessage(kind, 0, epoch)
+
+
+class Pair:
+    """A program that holds, and one of the latency class that comes and goes."""
+
+    def __init__(self, here: NativeWorld) -> None:
+        self.here = here
+        self.holder, self.guest = Liar(here), Liar(here, share=Share(latency=True))
+        for each in (self.holder, self.guest):
+            each.attach()
+        self.holder.say(note(Type.LEASE_REQUEST))
+        assert self.notes(self.holder) == [(Type.GRANT, 1)]
+        here.until_rest(0.01)
+
+    @staticmethod
+    def notes(process: Liar) -> list[tuple[int, int]]:
+        """What a process was told of its lease."""
+        told = process.heard(LeaseNoteMessage)
+        return [(each.type, each.epoch) for each in told]
+
+    def drain(self, process: Liar, epoch: int = 0) -> None:
+        """Answer the last revoke."""
+        last = self.notes(process)[-1:]
+        number = epoch or (last[0][1] if last else 1)
+        process.say(DrainedMessage(epoch=number, gpu=0))
+
+    def check(self) -> None:
+        """Lease words, notes and the arbiter agree, once it has taken in what happened."""
+        agent = self.here.agent
+        assert agent is not None
+        agent.runtime.settle()
+        for view in agent.arbiter.tenants():
+            client = agent.clients.by_number[view.tenant]
+            assert client.page.is_open == (view.state in ("holding", "undrainable")), view
+            process = self.holder if client.pid == self.holder.pid else self.guest
+            told = self.notes(process)
+            assert len(told) == len(set(told)), told
+            if told and not process.is_cut:
+                last = Type.GRANT if client.page.is_open else Type.REVOKE
+                assert told[-1] == (last, client.page.epoch), told
+
+
+@contextmanager
+def pair(hold_ns: int = 0) -> Iterator[Pair]:
+    with world(SETTINGS, hold_ns) as here:
+        made = Pair(here)
+        yield made
+        made.check()
+
+
+def fired(here: NativeWorld) -> int:
+    assert here.agent is not None
+    assert here.agent.handoff is not None
+    return here.agent.handoff.fired
+
+
+def followed(here: NativeWorld) -> int:
+    assert here.agent is not None
+    assert here.agent.handoff is not None
+    return here.agent.handoff.followed
+
+
+def hand_over(both: Pair) -> None:
+    """The guest asks and the holder drains; nothing but the thread runs."""
+    both.guest.send(note(Type.LEASE_REQUEST))
+    both.here.reader.rest()
+    assert both.notes(both.holder) == [(Type.GRANT, 1), (Type.REVOKE, 1)]
+    both.holder.send(DrainedMessage(epoch=1, gpu=0))
+    both.here.reader.rest()
+
+
+def test_both_halves_of_a_hand_off_fire() -> None:
+    with pair() as both:
+        both.guest.say(note(Type.LEASE_REQUEST))
+        assert both.notes(both.holder) == [(Type.GRANT, 1), (Type.REVOKE, 1)]
+        assert fired(both.here) == 1
+        both.drain(both.holder)
+        assert both.notes(both.guest) == [(Type.GRANT, 1)]
+        assert fired(both.here) == 2
+        both.check()
+
+
+def test_descriptors_that_come_with_the_end_are_closed() -> None:
+    with no_descriptor_stays(), pair() as both, Path("/dev/null").open("rb") as null:
+        socket.send_fds(both.guest.sock, [b""], [null.fileno()] * 3)
+        both.here.settle()
+        assert both.guest.is_cut
+
+
+def test_both_halves_fire_before_the_agent_knows_of_the_first() -> None:
+    with pair(FOR_EVER_NS) as both:
+        agent = both.here.agent
+        assert agent is not None
+        hand_over(both)
+        assert both.notes(both.guest) == [(Type.GRANT, 1)]
+        assert fired(both.here) == 0
+        assert [view.state for view in agent.arbiter.tenants()] == ["holding", "idle"]
+        agent.runtime.settle()
+        assert (fired(both.here), followed(both.here)) == (2, 1)
+        assert [view.state for view in agent.arbiter.tenants()] == ["idle", "holding"]
+
+
+def test_each_half_is_decided_at_the_time_of_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pair(FOR_EVER_NS) as both:
+        agent = both.here.agent
+        assert agent is not None
+        hand_over(both)
+        take, now_s = VirtualReader.take, both.here.loop.time()
+        times = iter((now_s - 0.002, now_s - 0.001))
+
+        def then() -> Taken | None:
+            taken = take(both.here.reader)
+            return taken and taken._replace(at_s=next(times, now_s))
+
+        monkeypatch.setattr(both.here.reader, "take", then)
+        decided: list[tuple[float, str]] = []
+        handle = agent.arbiter.handle
+
+        def noted(at_s: float, event: ev.Event) -> Iterator[do.Instruction]:
+            decided.append((at_s, type(event).__name__))
+            return handle(at_s, event)
+
+        monkeypatch.setattr(agent.arbiter, "handle", noted)
+        agent.runtime.settle()
+        assert decided == [(now_s - 0.002, "LeaseRequest"), (now_s - 0.001, "Drained")]
+
+
+def test_a_process_that_ends_after_both_fired_was_heard_first() -> None:
+    with pair(FOR_EVER_NS) as both:
+        agent = both.here.agent
+        assert agent is not None
+        hand_over(both)
+        client = next(c for c in agent.clients.by_number.values() if c.pid == both.holder.pid)
+        agent.clients.leave(client, "it ended")
+        assert followed(both.here) == 1
+        both.check()
+
+
+def test_the_second_half_that_was_not_decided_is_taken_back() -> None:
+    with world(SETTINGS, FOR_EVER_NS) as here:
+        both = Pair(here)
+        assert here.agent is not None
+        assert here.agent.handoff is not None
+        guest = next(c for c in here.agent.clients.by_number.values() if c.pid == both.guest.pid)
+        wrong = Armed(guest.number, 1, 1, None, then=Armed(1, guest.number, 5, 0))
+        here.agent.handoff._armed = lambda: [wrong]
+        told: list[str] = []
+        here.log.error = lambda event, **_: told.append(event)  # type: ignore[method-assign]
+        here.agent.runtime.settle()
+        here.loop.catch_up()
+        both.guest.send(note(Type.LEASE_REQUEST))
+        both.here.reader.rest()
+        both.holder.say(DrainedMessage(epoch=0, gpu=0))
+        assert told == ["armed_in_vain"]
+        assert both.notes(both.holder) == [(Type.GRANT, 1), (Type.REVOKE, 1)]
+        assert both.notes(both.guest) == [(Type.GRANT, 5), (Type.REVOKE, 5)]
+        assert not guest.page.is_open
+
+
+MESSAGES: dict[str, Callable[[Pair], None]] = {
+    "guest asks": lambda both: both.guest.send(note(Type.LEASE_REQUEST)),
+    "guest restores": lambda both: both.guest.send(note(Type.RESTORED)),
+    "guest drains": lambda both: both.guest.send(DrainedMessage(epoch=1, gpu=0)),
+    "guest falls idle": lambda both: both.guest.send(note(Type.IDLE, 1)),
+    "guest leaves": lambda both: both.guest.sock.shutdown(socket.SHUT_RDWR),
+    "holder drains": lambda both: both.holder.send(DrainedMessage(epoch=1, gpu=0)),
+    "holder drains all": lambda both: both.holder.send(DrainedMessage(epoch=1, gpu=NO_GPU)),
+    "holder drained before": lambda both: both.holder.send(DrainedMessage(epoch=0, gpu=0)),
+    "holder asks": lambda both: both.holder.send(note(Type.LEASE_REQUEST)),
+    "holder falls idle": lambda both: both.holder.send(note(Type.IDLE, 1)),
+    "holder is busy": lambda both: both.holder.send(note(Type.BUSY, 1)),
+    "holder is pinned": lambda both: both.holder.send(PinnedMessage(reason="a")),
+    "holder detaches": lambda both: both.holder.send(AmountMessage(Type.DETACH, 0, 0)),
+    "holder says nonsense": lambda both: both.holder.send_raw(b"\1"),
+    "holder leaves": lambda both: both.holder.sock.shutdown(socket.SHUT_RDWR),
+}
+FOLLOW = {"holder drains", "holder drains all"}
+"""With these both halves happen before the agent wakes up, beside some step."""
+
+
+def whole_handoff(
+    monkeypatch: pytest.MonkeyPatch,
+    message: Callable[[Pair], None],
+    at: int,
+    *,
+    before: bool,
+    hold_ns: int,
+) -> tuple[int, int]:
+    """A hand-off there and back; a message comes beside one step of Python.
+
+    Returns the steps, and how many transitions followed another one.
+    """
+    steps = 0
+
+    def beside(step: Callable[..., object]) -> Callable[..., object]:
+        def taken(*arguments: object) -> object:
+            nonlocal steps
+            mine, steps = steps == at, steps + 1
+            if mine and before:
+                said()
+            result = step(*arguments)
+            if mine and not before:
+                said()
+            return result
+
+        return taken
+
+    with pair(hold_ns) as both:
+        reader = both.here.reader
+
+        def said() -> None:
+            message(both)
+            both.here.reader.rest()
+
+        with monkeypatch.context() as patched:
+            for name in STEPS:
+                patched.setattr(reader, name, beside(getattr(reader, name)))
+            for process in (both.guest, both.holder) * 2:
+                if not process.is_cut:
+                    process.say(note(Type.LEASE_REQUEST))
+                    both.check()
+                other = both.holder if process is both.guest else both.guest
+                if not other.is_cut:
+                    both.drain(other)
+                    both.check()
+            both.here.until_rest(0.2)
+        return steps, followed(both.here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hold_ns", [0, FOR_EVER_NS])
+@pytest.mark.parametrize("name", MESSAGES)
+def test_any_message_beside_any_step(
+    monkeypatch: pytest.MonkeyPatch, name: str, hold_ns: int
+) -> None:
+    """The log of this machine is strict: a transition that was not decided is an error there."""
+    message = MESSAGES[name]
+    steps, _ = whole_handoff(monkeypatch, message, -1, before=True, hold_ns=hold_ns)
+    assert steps > 20
+    met = 0
+    for at in range(steps):
+        for before in (True, False):
+            met += whole_handoff(monkeypatch, message, at, before=before, hold_ns=hold_ns)[1]
+    assert met > 0 or name not in FOLLOW
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MESSAGES)
+@pytest.mark.parametrize("asked", [True, False])
+def test_any_message_within_a_hand_off_that_the_agent_does_not_know_of(
+    name: str, asked: bool
+) -> None:
+    """It comes between both halves, or after them, before the agent wakes up."""
+    with pair(FOR_EVER_NS) as both:
+        if asked:
+            both.guest.send(note(Type.LEASE_REQUEST))
+            both.here.reader.rest()
+        else:
+            hand_over(both)
+        MESSAGES[name](both)
+        both.here.reader.rest()
+        if asked and not both.holder.is_cut:
+            both.holder.send(DrainedMessage(epoch=1, gpu=0))
+        both.here.until_rest(0.2)
+        both.check()
+
+
+def test_what_the_arbiter_did_not_decide_is_taken_back() -> None:
+    with world(SETTINGS) as here:
+        both = Pair(here)
+        assert here.agent is not None
+        assert here.agent.handoff is not None
+        guest = next(c for c in here.agent.clients.by_number.values() if c.pid == both.guest.pid)
+        wrong = Armed(1, guest.number, 5, 1)
+        here.agent.handoff._armed = lambda: [wrong]
+        told: list[str] = []
+        here.log.error = lambda event, **_: told.append(event)  # type: ignore[method-assign]
+        here.agent.runtime.settle()
+        here.loop.catch_up()
+        both.holder.say(DrainedMessage(epoch=1, gpu=0))
+        assert told == ["armed_in_vain"]
+        assert not guest.page.is_open
+        assert both.notes(both.guest) == [(Type.GRANT, 5), (Type.REVOKE, 5)]
+
+
+def test_a_process_that_ends_after_it_fired_was_heard_first() -> None:
+    """Its end is known by another descriptor, which may be looked at first."""
+    with pair() as both:
+        both.guest.say(note(Type.LEASE_REQUEST))
+        both.holder.send(DrainedMessage(epoch=1, gpu=0))
+        both.here.reader.rest()
+        agent = both.here.agent
+        assert agent is not None
+        client = next(c for c in agent.clients.by_number.values() if c.pid == both.holder.pid)
+        agent.clients.leave(client, "it ended")
+        assert both.notes(both.guest) == [(Type.GRANT, 1)]
+
+
+def test_what_is_queued_for_a_program_is_not_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pair() as both:
+        agent = both.here.agent
+        assert agent is not None
+        client = next(c for c in agent.clients.by_number.values() if c.pid == both.holder.pid)
+        disarmed: list[ArmedState] = []
+        disarm = VirtualReader.disarm
+        monkeypatch.setattr(
+            both.here.reader, "disarm", lambda: disarmed.append(disarm(both.here.reader))
+        )
+        while client.connection.is_clear:
+            client.connection.send(note(Type.ALLOW_ONE, 1).encode())
+        assert disarmed == [ArmedState.ARMED]
+        monkeypatch.undo()
+        asked = note(Type.LEASE_REQUEST)
+        both.guest.say(asked)
+        assert fired(both.here) == 0
+        both.holder.inbox.clear()
+        while both.holder.heard(LeaseNoteMessage):
+            notes = both.notes(both.holder)
+            both.holder.inbox.clear()
+            both.here.settle()
+        assert notes[-1] == (Type.REVOKE, 1)
+        both.holder.inbox.append(note(Type.REVOKE, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_many_days(part: int) -> None:
+    met: Counter[str] = Counter()
+    with no_descriptor_stays():
+        for seed in range(part, 120, 4):
+            met["fired"] += live(seed, classes=bool(seed % 8 >= 4), holds=bool(seed % 16 >= 8))[1]
+    assert met["fired"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("holds", [False, True])
+def test_many_calm_days(holds: bool) -> None:
+    """There both halves of a hand-off happen without the agent, at least where it sleeps."""
+    met: Counter[str] = Counter()
+    with no_descriptor_stays():
+        for seed in range(60):
+            fired_, followed_ = live_calmly(seed, holds=holds)
+            met["fired"] += fired_
+            met["followed"] += followed_
+    assert met["fired"] > met["followed"]
+    assert met["followed"] or not holds

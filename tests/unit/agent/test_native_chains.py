@@ -1,0 +1,295 @@
+"""Two transitions that the agent's native thread carries out in a row, without Python."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from moiety.agent.core.lease_page import LeasePage
+from moiety.agent.core.native_reader import ArmedState, NativeReader, Shot
+from moiety.wire.codec import lease_note
+from moiety.wire.layout import Type
+from moiety.wire.messages import DrainedMessage
+from tests.support.native_peers import BOB, Peer, close_all, is_built, settle, take
+
+pytestmark = pytest.mark.skipif(not is_built(), reason="libmoiety-agent.so is not built")
+HELD, NEXT = 7, 3
+"""The epochs of the lease that is revoked, and of the one that is granted then."""
+FOR_EVER_NS = (1 << 63) - 1
+ASKS = lease_note(Type.LEASE_REQUEST, 0)
+DRAINED = DrainedMessage(epoch=HELD, gpu=0).encode()
+
+
+class Chain:
+    """A holder and a program that waits, each with its lease word, and what is armed for both."""
+
+    def __init__(self, hold_ns: int, ring_bytes: int = 1 << 16) -> None:
+        self.reader = NativeReader(ring_bytes, hold_ns)
+        self.holder, self.waiter = Peer(self.reader), Peer(self.reader)
+        self.held, self.next = LeasePage(HELD, is_open=True), LeasePage(NEXT - 1)
+
+    def shots(self) -> list[Shot]:
+        """The waiter asks, so the holder closes; the holder drains, so the waiter opens."""
+        closes = Shot(
+            self.waiter.key, self.holder.key, self.held.address, self.held.word, HELD << 1,
+            Type.LEASE_REQUEST, 0, 1, Type.REVOKE, HELD, 1, 0, FOR_EVER_NS,
+        )  # fmt: skip
+        opens = Shot(
+            self.holder.key, self.waiter.key, self.next.address, self.next.word, NEXT << 1 | 1,
+            Type.DRAINED, HELD, 1, Type.GRANT, NEXT, 0, 0, FOR_EVER_NS,
+        )  # fmt: skip
+        return [closes, opens]
+
+    def arm(self) -> None:
+        """Arm both."""
+        assert self.reader.arm(self.shots(), 1)
+
+    def ask(self) -> None:
+        """The waiter asks; the holder has been told when this returns."""
+        self.waiter.send(ASKS)
+        assert heard(self.holder) == lease_note(Type.REVOKE, HELD)
+
+    def drain(self) -> None:
+        """The holder drains; the waiter has been told when this returns."""
+        self.holder.send(DRAINED)
+        assert heard(self.waiter) == lease_note(Type.GRANT, NEXT)
+
+    @property
+    def words(self) -> tuple[int, int]:
+        """Both lease words."""
+        return self.held.word, self.next.word
+
+    @property
+    def wakes(self) -> bool:
+        """Whether Python is to wake up."""
+        self.reader.resume(0)  # what the thread is doing now is done after that
+        return bool(select.select([self.reader.event_fd], [], [], 0)[0])
+
+    def close(self) -> None:
+        """Let go of everything."""
+        while taken := self.reader.take():
+            close_all(taken)
+        for peer in (self.holder, self.waiter):
+            if peer.ours.fileno() >= 0:
+                peer.close()
+        self.reader.stop()
+        self.held.dispose()
+        self.next.dispose()
+
+
+def heard(peer: Peer) -> bytes:
+    """The next packet that the agent sent to a program, as soon as it is there."""
+    peer.theirs.setblocking(True)
+    try:
+        return peer.theirs.recv(100)
+    finally:
+        peer.theirs.setblocking(False)
+
+
+BEFORE, CLOSED, BOTH = (
+    (HELD << 1 | 1, NEXT - 1 << 1),
+    (HELD << 1, NEXT - 1 << 1),
+    (HELD << 1, NEXT << 1 | 1),
+)
+Begin = Callable[..., Chain]
+
+
+@pytest.fixture
+def begin() -> Iterator[Begin]:
+    with contextlib.ExitStack() as stack:
+
+        def one(hold_ns: int = FOR_EVER_NS, ring_bytes: int = 1 << 16) -> Chain:
+            made = Chain(hold_ns, ring_bytes)
+            stack.callback(made.close)
+            return made
+
+        yield one
+
+
+def test_both_fire_before_python_wakes(begin: Begin) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    assert (chain.words, chain.wakes) == (CLOSED, False)
+    chain.drain()
+    assert chain.words == BOTH
+    first, second = take(chain.reader), take(chain.reader)
+    assert [(t.packet, t.fired, t.sent, t.shot) for t in (first, second)] == [
+        (ASKS, True, True, 0),
+        (DRAINED, True, True, 1),
+    ]
+    assert first.at_s <= second.at_s
+    assert (chain.wakes, chain.reader.disarm()) == (False, ArmedState.IDLE)
+
+
+def test_python_wakes_after_a_time_and_the_second_still_fires(begin: Begin) -> None:
+    chain = begin(hold_ns=1)
+    chain.arm()
+    chain.ask()
+    assert select.select([chain.reader.event_fd], [], [])[0]
+    assert chain.words == CLOSED
+    chain.drain()
+    assert chain.words == BOTH
+
+
+def test_without_a_time_python_wakes_at_once(begin: Begin) -> None:
+    chain = begin(hold_ns=0)
+    chain.arm()
+    chain.ask()
+    assert (chain.words, chain.wakes) == (CLOSED, True)
+    chain.drain()
+    assert chain.words == BOTH
+
+
+def test_the_second_does_not_fire_before_the_first(begin: Begin) -> None:
+    chain = begin()
+    chain.arm()
+    chain.holder.send(DRAINED)
+    assert (take(chain.reader).fired, chain.words) == (False, BEFORE)
+
+
+def test_the_first_alone_has_no_second(begin: Begin) -> None:
+    chain = begin()
+    closes, _ = chain.shots()
+    closes.next = 0
+    assert chain.reader.arm([closes])
+    chain.ask()
+    assert chain.wakes
+    chain.holder.send(DRAINED)
+    settle(chain.reader, chain.holder)
+    assert chain.words == CLOSED
+
+
+@pytest.mark.parametrize(
+    "packet", [b"another", ASKS, DrainedMessage(epoch=HELD - 1, gpu=0).encode(), DRAINED[:-1]]
+)
+def test_another_packet_between_them_ends_it_and_wakes_python(begin: Begin, packet: bytes) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    chain.holder.send(packet, DRAINED)
+    assert [take(chain.reader).fired for _ in range(3)] == [True, False, False]
+    assert chain.words == CLOSED
+
+
+def test_a_packet_of_a_third_between_them_ends_it(begin: Begin) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    settle(chain.reader)
+    assert chain.wakes
+    chain.holder.send(DRAINED)
+    settle(chain.reader, chain.holder)
+    assert chain.words == CLOSED
+
+
+def test_a_holder_that_ends_between_them_wakes_python(begin: Begin) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    chain.holder.theirs.close()
+    assert take(chain.reader).fired
+    assert take(chain.reader).ended
+    assert chain.words == CLOSED
+
+
+@pytest.mark.parametrize("step", ["disarm", "take", "remove"])
+def test_each_call_of_python_between_them_ends_it(begin: Begin, step: str) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    if step == "disarm":
+        assert chain.reader.disarm() is ArmedState.FIRED
+    elif step == "take":
+        taken = chain.reader.take()
+        assert taken is not None
+        assert (taken.packet, taken.fired) == (ASKS, True)
+    else:
+        chain.reader.remove(chain.waiter.key)
+    chain.holder.send(DRAINED)
+    assert take(chain.reader).fired is (step != "take")
+    assert chain.words == CLOSED
+
+
+def test_nothing_is_armed_in_place_of_what_follows(begin: Begin) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    assert not chain.reader.arm(chain.shots(), 1)
+    chain.holder.send(DRAINED)
+    settle(chain.reader, chain.holder)
+    assert chain.words == CLOSED
+
+
+def test_disarming_says_how_far_it_fired(begin: Begin) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    chain.drain()
+    assert [chain.reader.disarm() for _ in range(2)] == [ArmedState.BOTH_FIRED] * 2
+    assert take(chain.reader).fired
+    assert chain.reader.disarm() is ArmedState.FIRED
+    assert take(chain.reader).fired
+    assert chain.reader.disarm() is ArmedState.IDLE
+
+
+def test_a_first_note_that_finds_no_room_ends_it(begin: Begin) -> None:
+    """Python sends it; the answer to it is handled after that."""
+    chain = begin()
+    with contextlib.suppress(BlockingIOError):
+        while chain.holder.ours.send(b"x" * 1000):
+            pass
+    chain.arm()
+    chain.waiter.send(ASKS)
+    came = take(chain.reader)
+    assert (came.fired, came.sent, chain.words) == (True, False, CLOSED)
+    chain.holder.send(DRAINED)
+    assert (take(chain.reader).fired, chain.words) == (False, CLOSED)
+
+
+def test_a_second_word_that_is_another_meanwhile_is_left_alone(begin: Begin) -> None:
+    chain = begin()
+    chain.arm()
+    chain.ask()
+    chain.next.close(NEXT + 5)
+    chain.holder.send(DRAINED)
+    assert [take(chain.reader).fired for _ in range(2)] == [True, False]
+    assert chain.words == (HELD << 1, NEXT + 5 << 1)
+
+
+def test_a_ring_that_is_full_after_the_first_wakes_python(begin: Begin) -> None:
+    """The thread waits for room before it can read the second."""
+    chain = begin(ring_bytes=0)
+    chain.arm()
+    chain.ask()
+    chain.holder.send(DRAINED)
+    assert [take(chain.reader).fired for _ in range(2)] == [True, False]
+    assert chain.words == CLOSED
+
+
+def test_one_hand_off_after_another(begin: Begin) -> None:
+    """The time of the first does not end that of the second."""
+    chain = begin()
+    for _ in range(3):
+        chain.held.open(HELD)
+        chain.next.close(NEXT - 1)
+        chain.arm()
+        chain.ask()
+        assert not chain.wakes
+        chain.drain()
+        assert [take(chain.reader).shot for _ in range(2)] == [0, 1]
+
+
+def test_what_follows_is_among_what_is_given(begin: Begin) -> None:
+    chain = begin()
+    closes, opens = chain.shots()
+    closes.next = 2
+    assert not chain.reader.arm([closes, opens], 1)
+    assert not chain.reader.arm([closes], 2)
+    other = Peer(chain.reader, BOB)
+    chain.waiter.send(ASKS)
+    assert (take(chain.reader).fired, chain.words) == (False, BEFORE)
+    other.close()
