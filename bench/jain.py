@@ -25,14 +25,22 @@ SECONDS, PLAIN_SECONDS = 20, 10
 
 
 def kernels_run(
-    start: Callable[[list[str]], subprocess.Popen[str]], client: Path, gate: Path, seconds: int
+    start: Callable[[list[str]], subprocess.Popen[str]],
+    client: Path,
+    gate: Path,
+    seconds: int,
+    kernels_of: tuple[int, int] = (SPIN_US, AHEAD),
+    count: int = TENANTS,
 ) -> list[int]:
-    """How many kernels of each ran, once all were there."""
+    """How many kernels of each of `count` programs ran, once all were there.
+
+    `kernels_of` is how many microseconds a kernel takes, and how many of them are queued.
+    """
     kernels = Path(str(simgpu_dir())) / "kernels.elf"
-    command = [str(client), str(kernels), *map(str, (SPIN_US, AHEAD, seconds, gate))]
+    command = [str(client), str(kernels), *map(str, (*kernels_of, seconds, gate))]
     with gate.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        started = [start(command) for _ in range(TENANTS)]
+        started = [start(command) for _ in range(count)]
         for process in started:
             assert process.stdout is not None
             process.stdout.readline()

@@ -10,20 +10,31 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import mean
+from time import process_time
 
 from bench.figure import Figure
 from bench.policy_traces import OPENB
 from moiety.sim.baselines import baseline
 from moiety.sim.by_queue import jain, queues_by_use, satisfied
+from moiety.sim.engine import Engine
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace, read_gangs
 from moiety.sim.outcome import run_gangs
 from moiety.sim.runs import Order, RestartCost, replay
-from moiety.sim.worth import Worth
 
 DATA = OPENB.parent
 ITP = {"02": 112, "03": 176, "06": 112}
 """GPUs of each cluster"""
+SECOND = {
+    "02": (8.11, 121.9, 0.26, 27.0),
+    "03": (15.80, 178.0, 0.36, 11.0),
+    "06": (10.59, 144.0, 0.33, 6.0),
+}
+"""What the scheduler had on each cluster that only the simulator had, before the policy engine took
+its place (docs/decisions/0057): average JCT and 99th percentile in hours, stops for each job, and
+seconds of processor time. A replay of it gave the same in each run."""
+SECOND_PHILLY_MIN = 7.0
+"""Minutes of processor time that it took for Philly."""
 ANCHORS = {"srtf": 193_082, "srsf": 185_022, "tiresias": 347_213}
 """Average JCT in seconds of Muri's trace3 on 8 nodes of 8 GPUs, as published."""
 ANCHOR_BAR = 6.0
@@ -40,16 +51,21 @@ class Times:
     mean: float
     p99: float
     preemptions: float
+    cpu_s: float
+    """Processor time of the replay."""
 
 
 def times(trace: GangTrace, order: Order, restart_s: float = 0.0) -> Times:
     """Replay, and count."""
+    began_s = process_time()
     runs, _ = replay(trace, order, RestartCost(restart_s))
+    cpu_s = process_time() - began_s
     took = sorted(run.ended_s - run.gang.submitted_s for run in runs)
     return Times(
         mean(took) / HOUR,
         took[int(len(took) * 0.99)] / HOUR,
         mean(run.preemptions for run in runs),
+        cpu_s,
     )
 
 
@@ -59,7 +75,8 @@ def itp(cluster: str) -> dict[str, Times]:
     path = DATA / "itp" / f"cluster{cluster}.csv"
     trace = read_gangs(path, ITP[cluster], lenient=True)
     found = {name: times(trace, baseline(name)) for name in ORDERS if name != "default"}
-    return found | {"default": times(trace, Worth(), RESTART_S)}
+    found["default"] = times(trace, Engine(), RESTART_S)
+    return found
 
 
 def measure() -> list[Figure]:
@@ -90,7 +107,9 @@ def _philly() -> list[Figure]:
     """Virtual clusters as queues, on a cluster that is three quarters full in the mean."""
     trace = read_gangs(DATA / "philly" / "philly.csv", PHILLY_GPUS)
     queues = queues_by_use(trace)
+    began_s = process_time()
     found = run_gangs(trace, "default", RestartCost(RESTART_S), queues=queues)
+    minutes = (process_time() - began_s) / 60
     device = f"CPU; Philly on {PHILLY_GPUS} GPUs, {len(queues)} virtual clusters"
     assert found.quota_broken is not None
     assert found.jain is not None
@@ -113,6 +132,17 @@ def _philly() -> list[Figure]:
             device=device,
             samples=found.jobs,
             note="moments after which a queue waited for GPUs within its quota",
+        ),
+        Figure(
+            "policy_philly_minutes",
+            round(minutes, 1),
+            "min",
+            bar=None,
+            better="lower",
+            device=device,
+            samples=found.jobs,
+            note="processor time of the replay; the scheduler that only the simulator had took "
+            f"{SECOND_PHILLY_MIN:g} min; average JCT {found.completion_mean_s / HOUR:.2f} h",
         ),
         *(
             Figure(
@@ -170,6 +200,7 @@ def _anchor(name: str, published: int) -> Figure:
 def _of(cluster: str) -> list[Figure]:
     found = itp(cluster)
     own, las, srtf = found["default"], found["las"], found["srtf"]
+    second = Times(*SECOND[cluster])
     device = f"CPU; ITP {cluster}, {ITP[cluster]} GPUs"
     return [
         Figure(
@@ -181,6 +212,18 @@ def _of(cluster: str) -> list[Figure]:
             device=device,
             samples=1,
             note=f"average JCT {own.mean:.2f} h; LAS {las.mean:.2f} h",
+        ),
+        Figure(
+            f"policy_jct_over_second_{cluster}",
+            round(own.mean / second.mean, 4),
+            "x",
+            bar=1.03,
+            better="lower",
+            device=device,
+            samples=1,
+            note=f"the scheduler that only the simulator had: {second.mean:.2f} h, p99 "
+            f"{second.p99:.1f} h, {second.preemptions:.2f} stops a job in {second.cpu_s:.0f} s of "
+            f"processor time; {own.p99:.1f} h, {own.preemptions:.2f} in {own.cpu_s:.0f} s",
         ),
         Figure(
             f"policy_jct_over_srtf_{cluster}",

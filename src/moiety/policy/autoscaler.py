@@ -16,14 +16,14 @@ from typing import Final
 import numpy as np
 
 from moiety.policy.model.cluster import Node, Pool
-from moiety.policy.model.decisions import Growth, Release, Scaling
+from moiety.policy.model.decisions import BY_QUEUE, Growth, PlacementRefusal, Release, Scaling
 from moiety.policy.model.snapshot import Running
 from moiety.policy.place.arrays import Bools, Mask, NodeArrays
 from moiety.policy.place.pools import Masks
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import GangPart, QueueOrder, waiting
+from moiety.policy.state.queue_order import GangPart, QueueOrder, next_piece, waiting
 
 STARTED_MAX: Final = 1024
 """The most nodes of a pool that are started in one cycle."""
@@ -63,6 +63,31 @@ def scale(
         if pool.name not in grows | trial.wanted:
             decisions += _releases(state, pool, busy)
     return ScalingPlan(tuple(decisions), trial.comes)
+
+
+def with_growth(
+    state: ClusterState, plan: ScalingPlan, refusal: PlacementRefusal
+) -> PlacementRefusal:
+    """A refusal with what dynamic pools do, or could do, for its workload."""
+    name = refusal.task.workload
+    comes = plan.comes.get(name)
+    if comes is not None:
+        pool, ready_s = comes
+        wait_s = ready_s - state.snapshot.now_s
+        text = (
+            f"{refusal.text}; a node of pool {pool} is being started for it, "
+            f"expected in {wait_s:.0f} s"
+        )
+        numbers = {**refusal.numbers, "node_expected_s": round(wait_s)}
+        return replace(refusal, text=text, is_final=False, numbers=numbers)
+    if not refusal.is_final or refusal.reason in BY_QUEUE:
+        return refusal
+    piece = next_piece(state, state.workloads[name])
+    held = could_hold(state, piece) if piece else None
+    if held is None:
+        return refusal
+    text = f"{refusal.text}; pool {held.name} could have nodes for it, later"
+    return replace(refusal, text=text, is_final=False)
 
 
 def could_hold(state: ClusterState, piece: GangPart) -> Pool | None:

@@ -7,33 +7,44 @@ priority in the same queue. A gang that lost members and does not get them back 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 
-from moiety.policy.autoscaler import ScalingPlan, could_hold, scale
+from moiety.policy.autoscaler import ScalingPlan, scale, with_growth
 from moiety.policy.backfill import Reservation, reserve
 from moiety.policy.estimate.remaining_time import Runtimes, takes_at_most, unknown
-from moiety.policy.explain.pending_reasons import PendingReasons, stands
+from moiety.policy.explain.pending_reasons import PendingReasons, ending
+from moiety.policy.memory import PolicyMemory
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, PlacementRefusal
+from moiety.policy.model.decisions import (
+    CyclePlan,
+    Decision,
+    Eviction,
+    Move,
+    Placement,
+    PlacementRefusal,
+)
 from moiety.policy.model.snapshot import Snapshot, Task
 from moiety.policy.model.work_budget import WorkBudget
-from moiety.policy.model.workloads import Shape, Workload
+from moiety.policy.model.workloads import Workload
 from moiety.policy.place.pools import Masks, both
-from moiety.policy.place.workload_mix import WorkloadMix, typical_of
+from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.preempt import reclaim
 from moiety.policy.preempt.defragment import defragment
+from moiety.policy.preempt.outrank import outrank
+from moiety.policy.preempt.overdue import incomplete, overdue
 from moiety.policy.preempt.preemption_trial import EndedUnit
-from moiety.policy.preempt.victims import Victims, VictimUnit
+from moiety.policy.preempt.repack import repack, within_quota
+from moiety.policy.preempt.victims import Victims
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.kept_state import KeptState
 from moiety.policy.state.queue_order import GangPart, QueueOrder, next_piece, waiting
 
 Attempt = Callable[[GangPart], GangPart | None]
-Plan = list[EndedUnit]
-Making = Callable[[ClusterState, GangPart, Victims, int], Plan | None]
+Ends = list[EndedUnit]
+Making = Callable[[ClusterState, GangPart, Victims, int], Ends | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +64,8 @@ class CycleSettings:
     reserve_after_s: float = 600.0
     """How long a workload waits before it gets a reservation."""
     runtimes: Runtimes = unknown
+    reasons: bool = True
+    """Whether the plan says why each workload waits; a replay does not ask."""
 
 
 USUAL = CycleSettings()
@@ -63,16 +76,22 @@ def decide(
     known: WorkloadMix | None = None,
     settings: CycleSettings = USUAL,
     budget: WorkBudget | None = None,
-) -> list[Decision]:
+    memory: PolicyMemory | None = None,
+    kept: KeptState | None = None,
+) -> CyclePlan:
     """What should happen now: evictions, moves, placements, and why the others wait.
 
     They are one plan: all evictions and moves, then the placements. `known` is the usual work of
     these pools; None: the work of the snapshot. With a `budget` the answer is the best that was
-    found within it. Raises InvalidValue for a snapshot that makes no sense.
+    found within it. A `memory` adds the worth of work: it orders work within a queue and priority,
+    and lets work of much more worth end other work there; the plan then says when to ask again.
+    What `kept` has of the decision before is used again: it saves time and changes nothing.
+
+    Raises InvalidValue for a snapshot that makes no sense.
     """
-    cycle = Cycle(snapshot, known, settings, budget)
+    cycle = Cycle(snapshot, known, settings, budget, memory, kept)
     cycle.run()
-    return cycle.decisions()
+    return CyclePlan(cycle.decisions(), cycle.look_s())
 
 
 class Cycle:
@@ -84,18 +103,27 @@ class Cycle:
         known: WorkloadMix | None = None,
         settings: CycleSettings = USUAL,
         budget: WorkBudget | None = None,
+        memory: PolicyMemory | None = None,
+        kept: KeptState | None = None,
     ) -> None:
         budget = budget or WorkBudget()
         budget.begin()
-        self.known = known or typical_of(_shapes(snapshot))
-        self.state = ClusterState(snapshot, self.known, budget)
+        self.known = known or typical_work(snapshot.workloads)
+        self.state = (kept or KeptState()).follow(snapshot, self.known, budget)
         self.settings = settings
+        self._memory = memory
+        if memory is not None:
+            self.state.worth = memory.worth(snapshot.now_s)
+            if memory.credit is not None:
+                self.state.standing.credit = memory.credit
         self.why: dict[Task, tuple[str, str | None]] = {}
         """For each task that was ended or moved: the reason, and the workload that gets room."""
         self.ended: set[str] = set()
         """Workloads that yielded in this cycle: they come back in a later one."""
         self.overdue: set[str] = set()
         """Workloads that have run for as long as they may."""
+        self.exchanges: dict[str, tuple[str, str]] = {}
+        """Workloads that were larger than what is due to their queue, and yielded to another."""
         self.reserved: list[Reservation] = []
         self.moves_left = settings.moves_max
         self.refusals: list[PlacementRefusal] = []
@@ -107,46 +135,49 @@ class Cycle:
 
     def run(self) -> None:
         """Run all steps of the cycle, the least harmful first."""
-        self._end_overdue()
+        over = overdue(self.state)
+        self._end(over)
+        self.ended |= over.keys()
+        self.overdue |= over.keys()
         self._fill()
         everybody = self.state.workloads.values()
         opportunists = any(workload.is_opportunistic for workload in everybody)
         made = opportunists and self._make(reclaim.displace, "displaced")
-        made = self._make(reclaim.consolidate, "moved") or made
-        made = self._make(reclaim.reclaim, "reclaimed") or made
+        made = (bool(self.moves_left) and self._make(reclaim.consolidate, "moved")) or made
+        if not self.state.unmet <= self.state.worth.keys():  # else outranking took what it may
+            made = self._make(reclaim.reclaim, "reclaimed") or made
         if len({workload.priority for workload in everybody}) > 1:
             made = self._make(reclaim.preempt, "preempted") or made
         if made:
-            self._fill()
+            self._fill("refill")
         if opportunists:
-            self._fill(opportunistic=True)
+            self._fill("opportunistic")
         if self.settings.defragment_moves and not self.why:
             self._defragment()
+        if self.state.worth:
+            self._repack()
         self._explain()
-        self._end_stale()
+        self._end(incomplete(self.state))
         if any(pool.is_dynamic for pool in self.state.snapshot.pools):
             self._scale()
         if not self.state.budget.is_used_up():
             self.state.budget.tried.clear()
 
-    def _end_overdue(self) -> None:
-        state = self.state
-        for name in sorted(state.tasks_of):
-            workload = state.workloads[name]
-            if workload.max_run_s is None:
-                continue
-            since = min(state.began[task].since_s for task in state.tasks_of[name])
-            ran = state.snapshot.now_s - since
-            if ran < workload.max_run_s:
-                continue
-            text = f"it has run for {ran:.0f} s, and may for {workload.max_run_s:.0f}"
-            for task in list(state.tasks_of[name]):
-                state.stop(task)
+    def _end(self, texts: Mapping[str, str]) -> None:
+        """End workloads, each for the reason of its text."""
+        for name, text in texts.items():
+            for task in list(self.state.tasks_of[name]):
+                self.state.stop(task)
                 self.why[task] = (text, None)
-            self.ended.add(name)
-            self.overdue.add(name)
 
-    def _serve(self, what: str, attempt: Attempt, *, opportunistic: bool = False) -> None:
+    def _serve(
+        self,
+        what: str,
+        attempt: Attempt,
+        in_vain: Container[object] = (),
+        *,
+        opportunistic: bool = False,
+    ) -> None:
         """Try each piece in its turn; leave out pieces that were tried in vain of late."""
         budget = self.state.budget
 
@@ -162,34 +193,38 @@ class Cycle:
 
         if budget.is_used_up():
             return
-        for _ in QueueOrder(self.state, self.ended, opportunistic=opportunistic).serve(within):
+        order = QueueOrder(self.state, self.ended, opportunistic=opportunistic)
+        for _ in order.serve(within, lambda piece: piece.claim in in_vain):
             if budget.is_used_up():
                 return
 
-    def _fill(self, *, opportunistic: bool = False) -> None:
+    def _fill(self, what: str = "fill") -> None:
         """Let each piece begin that has room and may begin; equal pieces are tried once."""
-        state = self.state
+        state, opportunistic = self.state, what == "opportunistic"
         full: set[tuple[object, ...]] = set()
+        unyielding: set[tuple[object, ...]] = set()
+        outranks = bool(state.worth) and not opportunistic
         if not opportunistic:
             self.reserved.clear()
             state.left_to = None
 
         def attempt(piece: GangPart) -> GangPart | None:
-            if piece.likeness in full:
+            if piece.likeness not in full:
+                state.budget.spend(len(piece.tasks))
+                if start_piece(state, piece):
+                    return next_piece(state, piece.workload)
+                if self._left_to(piece.workload) is None and state.may_start(
+                    piece.workload, piece.amounts
+                ):
+                    full.add(piece.likeness)
+                    self._reserve(piece)
+            if not outranks or not self._make_for(piece, outrank, "outranked", unyielding):
                 return None
-            state.budget.spend(len(piece.tasks))
-            if start_piece(state, piece):
-                return next_piece(state, piece.workload)
-            if self._left_to(piece.workload) is None and state.may_start(
-                piece.workload, piece.amounts
-            ):
-                full.add(piece.likeness)
-                self._reserve(piece)
-            return None
+            full.clear()
+            return next_piece(state, piece.workload)
 
-        self._serve(
-            "opportunistic" if opportunistic else "fill", attempt, opportunistic=opportunistic
-        )
+        is_sure = outranks and not (self.settings.reservations or state.budget.is_bounded)
+        self._serve(what, attempt, unyielding if is_sure else (), opportunistic=opportunistic)
 
     def _reserve(self, piece: GangPart) -> None:
         """Reserve room for a large piece that has waited for long and has a turn."""
@@ -217,6 +252,20 @@ class Cycle:
                 masks = both(masks, kept.others)
         return masks
 
+    def _repack(self) -> None:
+        """Find places for work within quota that still waits, where that means to move others."""
+        state = self.state
+        waits = within_quota(state, self.ended)
+        if not waits:
+            return
+        text = "makes room for work within the quota of its queue"
+        for each in repack(state, self._who_leaves(), waits) or ():
+            for task, seated in zip(each.unit.tasks, each.seated, strict=True):
+                if state.seated.get(task) != seated:
+                    self.why[task] = (text, None)
+            if each.unit.tasks[0] not in state.seated and not each.unit.is_extra:
+                self.ended.add(each.unit.workload.name)
+
     def _defragment(self) -> None:
         state = self.state
         moved = defragment(state, self._who_leaves(), self.known, self.settings.defragment_moves)
@@ -237,80 +286,70 @@ class Cycle:
 
         def attempt(piece: GangPart) -> GangPart | None:
             nonlocal made
-            workload = piece.workload
-            like = (workload.queue, workload.is_preemptible, workload.priority, piece.likeness)
-            if like in in_vain or workload.name in self.ended or not self._may_ask(piece):
-                return None
-            leavers = self._who_leaves()
-            state.budget.spend()
-            plan = making(state, piece, leavers, self.moves_left)
-            if plan is None:
-                in_vain.add(like)
+            if not self._make_for(piece, making, word, in_vain):
                 return None
             in_vain.clear()
             made = True
-            leavers.changed({workload.name, *(each.unit.workload.name for each in plan)})
-            self._write_down(plan, piece, word)
-            return next_piece(state, workload)
+            return next_piece(state, piece.workload)
 
         self._serve(word, attempt)
         return made
 
+    def _make_for(
+        self, piece: GangPart, making: Making, word: str, in_vain: set[tuple[object, ...]]
+    ) -> bool:
+        """Make room for a piece, if it may ask and none like it was tried in vain."""
+        state, workload = self.state, piece.workload
+        if piece.claim in in_vain or workload.name in self.ended or not self._may_ask(piece):
+            return False
+        leavers = self._who_leaves()
+        state.budget.spend()
+        had = {name: has[GPU_MILLI] for name, has in state.standing.has.items()}
+        plan = making(state, piece, leavers, self.moves_left)
+        if plan is None:
+            in_vain.add(piece.claim)
+            return False
+        leavers.changed({workload.name, *(each.unit.workload.name for each in plan)})
+        self._write_down(plan, piece, word, had)
+        return True
+
     def _may_ask(self, piece: GangPart) -> bool:
         """Whether room would help: work that must not be taken away stays within quota."""
-        workload = piece.workload
-        if workload.is_preemptible:
-            return True
-        return not self.state.standing.over_quota(workload.queue, piece.amounts)
+        queue, standing = piece.workload.queue, self.state.standing
+        return piece.workload.is_preemptible or not standing.over_quota(queue, piece.amounts)
 
-    def _write_down(self, plan: Plan, piece: GangPart, word: str) -> None:
+    def _write_down(self, plan: Ends, piece: GangPart, word: str, had: Mapping[str, int]) -> None:
+        """Keep the reason of each end and move; `had` is what queues had before them."""
         state, name = self.state, piece.workload.name
         for ended in plan:
+            theirs = ended.unit.workload
+            is_taken = word == "outranked" and theirs.queue != piece.workload.queue
+            by = "reclaimed" if is_taken else word
+            if by == "reclaimed" and not theirs.is_opportunistic:
+                self._note_exchange(piece.workload.queue, ended)
             for task, seated in zip(ended.unit.tasks, ended.seated, strict=True):
                 now = state.seated.get(task)
                 if now == seated:
                     continue
                 if now is None:
-                    self.why[task] = (self._reason(ended.unit, piece, word), name)
+                    self.why[task] = ending(state, theirs, piece.workload, by, had), name
                     if not ended.unit.is_extra:
-                        self.ended.add(ended.unit.workload.name)
+                        self.ended.add(theirs.name)
                     continue
                 self.why[task] = (f"moved to make room for {name}", name)
                 self.moves_left -= 1
 
-    def _reason(self, unit: VictimUnit, piece: GangPart, word: str) -> str:
-        theirs, mine = unit.workload, piece.workload
-        if word == "preempted" and not theirs.is_opportunistic:
-            return (
-                f"preempted: {mine.name} has priority {mine.priority}, "
-                f"{theirs.name} {theirs.priority}"
-            )
-        if theirs.is_opportunistic:
-            return f"displaced: {theirs.name} is opportunistic, and {mine.name} wants the room"
-        ours = stands(self.state, mine.queue)
-        return f"{word}: {stands(self.state, theirs.queue)}; {ours} with {mine.name}"
-
-    def _end_stale(self) -> None:
-        """End gangs that have lost members and did not get them back."""
-        state = self.state
-        for name in sorted(state.unmet):
-            if not state.tasks_of.get(name):
-                continue
-            workload = state.workloads[name]
-            for subgroup in workload.subgroups:
-                running = state.running[name, subgroup.name]
-                if running < subgroup.tasks_min:
-                    break
-            else:
-                continue
-            text = f"only {running} of at least {subgroup.tasks_min} tasks of the gang have places"
-            for task in list(state.tasks_of[name]):
-                state.stop(task)
-                self.why[task] = (text, None)
+    def _note_exchange(self, queue: str, ended: EndedUnit) -> None:
+        standing, name = self.state.standing, ended.unit.workload.name
+        sides = standing.sides(queue, ended.unit.workload.queue)
+        if standing.is_too_much(sides[1], sum(each.amounts[GPU_MILLI] for each in ended.seated)):
+            self.exchanges[name] = sides
 
     def _explain(self) -> None:
         """Find the reason for each workload that waits."""
         state = self.state
+        if not self.settings.reasons:
+            return
         reasons = PendingReasons(state, self.reserved)
         for name in sorted(state.unmet):
             piece = next_piece(state, state.workloads[name])
@@ -324,26 +363,14 @@ class Cycle:
             return
         kept = [each.others for each in self.reserved]
         self.scaled = scale(state, self.known, self.overdue, kept)
-        now_s = state.snapshot.now_s
-        for at, refusal in enumerate(self.refusals):
-            comes = self.scaled.comes.get(refusal.task.workload)
-            if comes is not None:
-                pool, ready_s = comes
-                wait_s = ready_s - now_s
-                text = (
-                    f"{refusal.text}; a node of pool {pool} is being started for it, "
-                    f"expected in {wait_s:.0f} s"
-                )
-                numbers = {**refusal.numbers, "node_expected_s": round(wait_s)}
-                self.refusals[at] = replace(refusal, text=text, is_final=False, numbers=numbers)
-                continue
-            if not refusal.is_final:
-                continue
-            piece = next_piece(state, state.workloads[refusal.task.workload])
-            held = could_hold(state, piece) if piece else None
-            if held is not None:
-                text = f"{refusal.text}; pool {held.name} could have nodes for it, later"
-                self.refusals[at] = replace(refusal, text=text, is_final=False)
+        self.refusals = [with_growth(state, self.scaled, each) for each in self.refusals]
+
+    def look_s(self) -> float | None:
+        """When to decide again if nothing happens; None: only when something does."""
+        state, now_s = self.state, self.state.snapshot.now_s
+        if self._memory is None or not (state.unmet and state.seated):
+            return None
+        return now_s if self.ended else self._memory.look_s(now_s)
 
     def decisions(self) -> list[Decision]:
         """The differences between the snapshot and the state after the cycle, and the refusals."""
@@ -363,16 +390,9 @@ class Cycle:
             text, for_workload = self.why[task]
             if now is None:
                 is_final = task.workload in self.overdue
-                evictions.append(Eviction(task, source, text, for_workload, is_final))
+                exchange = self.exchanges.get(task.workload)
+                evictions.append(Eviction(task, source, text, for_workload, is_final, exchange))
             else:
                 target = state.pools.spot(now.place)
                 moves.append(Move(task, source, target, state.began[task].state_bytes, text))
         return [*evictions, *moves, *placements, *self.refusals, *self.scaled.decisions]
-
-
-def _shapes(snapshot: Snapshot) -> Counter[Shape]:
-    counts: Counter[Shape] = Counter()
-    for workload in snapshot.workloads:
-        for subgroup in workload.subgroups:
-            counts[subgroup.shape] += subgroup.tasks
-    return counts

@@ -160,7 +160,7 @@ def baseline(name: str) -> Serve | Shortest | Las:
     made: dict[str, Callable[[], Serve | Shortest | Las]] = {
         "fifo": lambda: Serve("fifo"),
         "backfill": lambda: Serve("backfill", passes=True),
-        "sjf": lambda: Serve("sjf", shortest),
+        "sjf": lambda: Serve("sjf", shortest, passes=True),
         "srtf": lambda: Shortest("srtf"),
         "srsf": lambda: Shortest("srsf", by_gpus=True),
         "las": lambda: Las("las"),

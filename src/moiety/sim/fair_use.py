@@ -31,6 +31,8 @@ class FairWatch:
         self._monday_s = monday_s
         self._counted: Counter[str] = Counter()
         self._since_s = 0.0
+        self._of_what: tuple[object, ...] | None = None
+        """What `_now` was found from."""
         self._now: dict[str, tuple[float, float]] = {}
         self._had_in_all: dict[str, float] = defaultdict(float)
         self._had: dict[str, float] = defaultdict(float)
@@ -44,7 +46,12 @@ class FairWatch:
             self._had_in_all[queue] += had * lasted_s
             self._due[queue] += due * lasted_s
         self._since_s = pool.now_s
-        self._now = self._of(pool)
+        held = {queue: gpus for queue, gpus in pool.held.items() if gpus}
+        asked = {queue: gpus for queue, gpus in pool.asked.items() if gpus}
+        quotas = self._standing.quotas_at(pool.now_s - self._monday_s)
+        what = held, asked, bool(pool.waiting), pool.nodes.gpus, quotas
+        if what != self._of_what:
+            self._of_what, self._now = what, self._of(pool)
 
     def _of(self, pool: GpuPool) -> dict[str, tuple[float, float]]:
         """The GPUs and the fair share of each queue that has a fair share, in GPUs."""

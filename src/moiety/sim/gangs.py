@@ -7,7 +7,7 @@ nodes that are all alike; the traces do not describe the nodes, so the cluster i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,8 @@ class GangJob:
     duration_s: float
     queue: str = ""
     user: str = ""
+    line: int = field(default=0, compare=False)
+    """Where it stands in its file; 0: nowhere."""
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ def _check(
             problem = f"{name} wants {gang.gpus} GPUs, and the cluster has {sum(nodes)}"
             complaints.about(path, line, problem)
             continue
-        kept.append(gang)
+        kept.append(replace(gang, line=line))
     kept.sort(key=lambda gang: gang.submitted_s)
     return tuple(kept)
 

@@ -15,8 +15,10 @@ from moiety.sim.baselines import KNOWS, baseline
 from moiety.sim.baselines import NAMES as BASELINES
 from moiety.sim.by_queue import QuotaWatch, jain, satisfied
 from moiety.sim.changes import most_there
+from moiety.sim.engine import Engine
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace
+from moiety.sim.queue_file import within_queues
 from moiety.sim.runs import (
     ClusterChange,
     GpuPool,
@@ -28,8 +30,6 @@ from moiety.sim.runs import (
     replay,
 )
 from moiety.sim.seats import Nodes
-from moiety.sim.tenants import Tenants
-from moiety.sim.worth import Worth
 
 ORDERS: Final = ("default", *BASELINES)
 POINTS: Final = 400
@@ -95,7 +95,7 @@ class GangOutcome:
 def order_of(name: str, queues: Sequence[Queue] | None = None, monday_s: float = 0.0) -> Order:
     """A new order by its name; with queues, only the default order heeds them."""
     if name == "default":
-        return Tenants(queues, monday_s) if queues else Worth()
+        return Engine(queues or (), monday_s)
     if queues:
         raise InvalidValue(f"the order {name} knows nothing of queues", "--order default")
     return baseline(name)
@@ -109,7 +109,13 @@ def run_gangs(
     queues: Sequence[Queue] | None = None,
     progress: Progress = lambda _: None,
 ) -> GangOutcome:
-    """Replay, and count. Raises InvalidValue if a job could never run after the changes."""
+    """Replay, and count.
+
+    Raises InvalidValue if a job could never run after the changes, and TraceInvalid if its queue
+    could never let it run (unless the trace is lenient: then it is left out).
+    """
+    if queues:
+        trace = within_queues(trace, queues)
     left = Nodes(most_there(trace, changes))
     sizes = {gang.gpus for gang in trace.gangs}
     largest = max(sizes)

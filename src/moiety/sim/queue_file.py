@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue, QueueTree
+from moiety.policy.queue.queue_usage import QueueUsage
 from moiety.sim import schedule
+from moiety.sim.gangs import GangTrace
 from moiety.sim.reading import COLUMNS_HINT, Complaints, TableRow, check_file, read_table
 
 COLUMNS: Final = ("name", "quota_gpus")
@@ -48,6 +52,43 @@ def read_queues(path: Path, complaints: Complaints) -> tuple[Queue, ...]:
             )
             complaints.about(path, lines[parent], problem, stays=True)
     return tuple(found.values())
+
+
+def within_queues(trace: GangTrace, queues: Sequence[Queue]) -> GangTrace:
+    """The trace without jobs that no queue could ever let run, which are complained about.
+
+    These jobs name no queue of `queues`, or one that only has queues below it, or want more GPUs
+    than a limit. Raises TraceInvalid for the first, unless the complaints are lenient, or if no job
+    is left.
+    """
+    usage = QueueUsage(queues)
+    problems: dict[tuple[str, int], str] = {}
+    kept = []
+    for gang in trace.gangs:
+        kind = gang.queue, gang.gpus
+        if kind not in problems:
+            problems[kind] = _problem(usage, *kind)
+        if problems[kind]:
+            name = gang.name or "a job"
+            trace.complaints.about(Path(trace.name), gang.line, f"{name} {problems[kind]}")
+        else:
+            kept.append(gang)
+    if not kept:
+        raise TraceInvalid(trace.name, 0, "none of its jobs could ever run in these queues")
+    return replace(trace, gangs=tuple(kept))
+
+
+def _problem(usage: QueueUsage, queue: str, gpus: int) -> str:
+    """Why a job can never run in a queue; empty if it can."""
+    if queue not in usage.paths:
+        return f"is of queue {queue or '(none)'}, which is not there"
+    if usage.tree.children.get(queue):
+        return f"is of queue {queue}, which only has queues below it"
+    excess = usage.ever_over(queue, (gpus * WHOLE_GPU, 0, 0, 0), quota=False)
+    if excess is None:
+        return ""
+    most = excess.bound / WHOLE_GPU
+    return f"wants {gpus} GPUs, and queue {excess.queue} never has more than {most:g}"
 
 
 def _queue(row: TableRow) -> Queue:

@@ -104,6 +104,7 @@ def after(
         for subgroup in workload.subgroups
     }
     over: set[str] = set()
+    exchanged_s = dict(snapshot.exchanged_s)
     for each in decisions:
         if isinstance(each, Growth | Release):
             continue
@@ -112,13 +113,21 @@ def after(
             del running[task]
             if each.is_final:
                 over.add(task.workload)
+            if each.exchange:
+                exchanged_s[each.exchange] = snapshot.now_s
         elif isinstance(each, Move):
             running[task] = replace(running[task], spot=each.target)
         elif isinstance(each, Placement):
             shape = shapes[task.workload, task.subgroup]
             running[task] = Running(task, shape, each.spot, snapshot.now_s)
     workloads = tuple(each for each in snapshot.workloads if each.name not in over)
-    then = replace(snapshot, workloads=workloads, running=tuple(running.values()), now_s=now)
+    then = replace(
+        snapshot,
+        workloads=workloads,
+        running=tuple(running.values()),
+        now_s=now,
+        exchanged_s=exchanged_s,
+    )
     then = scaled(then, decisions)
     if half_life_s is None:
         return then

@@ -320,9 +320,18 @@ def _job(
         is_preemptible=preemptible is None or bool(preemptible),
         is_opportunistic=bool(row.get("opportunistic", False)),
         submitted_s=number(row, "created", where, 0),
-        max_run_s=None if row.get("max_run_s") is None else number(row, "max_run_s", where),
+        max_run_s=_max_run_s(row, where),
     )
     return workload, shown, running
+
+
+def _max_run_s(row: Mapping[str, Any], where: str) -> float | None:
+    if row.get("max_run_s") is None:
+        return None
+    found = number(row, "max_run_s", where)
+    if not found:
+        raise BadCase(f"{where}.max_run_s", "it is 0, so the job could never run")
+    return found
 
 
 def _state(task: Mapping[str, Any], key: str) -> str:
@@ -356,7 +365,9 @@ def _shape(
         return Shape(cpu, memory)
     if wanted >= 1:
         return Shape(cpu, memory, int(wanted), WHOLE_GPU)
-    return Shape(cpu, memory, devices, max(1, round(wanted * WHOLE_GPU)))
+    if wanted * WHOLE_GPU < 1:
+        raise BadCase(f"{where}.gpus_per_task", f"{wanted:g} is less than a thousandth of a GPU")
+    return Shape(cpu, memory, devices, round(wanted * WHOLE_GPU))
 
 
 def _expected(case: Mapping[str, Any], tasks: Mapping[str, Task]) -> dict[str, Expected]:

@@ -75,6 +75,7 @@ def test_it_says_what_would_be(case: Path, capsys: pytest.CaptureFixture[str]) -
         (("explain", "FILE", "new", "--case", "x"), "--case with one of: c"),
         (("what-if", "FILE", "--queue", "x"), "one of: q, r"),
         (("what-if", "FILE", "--queue", "q", "--gpus", "1", "--gpu", "0.5"), "or a part of one"),
+        (("what-if", "FILE", "--queue", "q", "--gpu", "0.0001"), "less than a thousandth of a GPU"),
         (("what-if", "FILE", "--queue", "q", "--min-tasks", "3"), "at most 1"),
     ],
 )

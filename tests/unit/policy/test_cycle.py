@@ -75,8 +75,8 @@ def test_a_queue_takes_back_its_quota_from_who_has_more_than_its_own() -> None:
     [eviction] = [each for each in decisions if isinstance(each, Eviction)]
     assert eviction.for_workload == "ours"
     assert eviction.reason == (
-        "reclaimed: queue b has 2 of a fair share of 3 GPUs, its quota is 2; "
-        "queue a has 1 of a fair share of 1 GPUs, its quota is 2 with ours"
+        "reclaimed: queue b has 4 of a fair share of 3 GPUs, its quota is 2; "
+        "queue a has 0 of a fair share of 1 GPUs, its quota is 2, and ours waits"
     )
 
 
@@ -98,7 +98,7 @@ def test_a_unit_does_not_yield_if_its_queue_would_have_less_than_the_one_that_ta
     running, free = runs(ours, (5,), (6,), (7,)), iter(range(5))
     for each, size in zip(theirs, sizes, strict=True):
         running += runs(each, tuple(next(free) for _ in range(size)))
-    snapshot = Snapshot((node(count=8),), (ours, more, *theirs), tuple(running), queues, now_s=10)
+    snapshot = Snapshot((node(count=8),), (ours, more, *theirs), tuple(running), queues, now_s=9999)
     assert evicted(decide(snapshot)) == yields
 
 
@@ -113,7 +113,7 @@ def test_what_is_guaranteed_never_yields_and_stays_within_quota() -> None:
     assert isinstance(refusal, PlacementRefusal)
     assert refusal.reason is Reason.QUEUE_QUOTA
     assert refusal.text == (
-        "queue a would have 3 GPUs that must not be taken away, and its quota is 2"
+        "by it alone, queue a would have 3 GPUs that must not be taken away, and its quota is 2"
     )
 
 

@@ -48,7 +48,8 @@ def test_a_gang_is_whole_or_absent_and_leaves_no_trace() -> None:
     decisions = decide(Snapshot((node("a"),), (three, two)))
     assert placed(decisions) == ["small/main/0", "small/main/1"]
     [refusal] = refused(decisions)
-    assert (refusal.task.workload, refusal.reason) == ("big", Reason.GPUS_FULL)
+    assert (refusal.task.workload, refusal.reason) == ("big", Reason.NODE_SIZE)
+    assert refusal.is_final
 
 
 def test_an_elastic_gang_gets_what_there_is_above_its_least() -> None:

@@ -231,3 +231,14 @@ def test_taking_more_than_there_is_is_found_out() -> None:
     with pytest.raises(InternalError, match="a has"):
         cluster.take(Shape(65000), Seat(0, (), 0))
     assert cluster.used_milli == 500
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["few nodes", "many nodes"])
+@pytest.mark.parametrize("parts", [[HALF], [WHOLE], []], ids=["parts", "whole", "nothing known"])
+def test_a_part_of_a_gpu_opens_no_other_where_ties_go_by_name(
+    parts: list[Shape], several: bool
+) -> None:
+    nodes = [node(f"n{at:02}") for at in range(60 if several else 2)]
+    here = placer(nodes, typical=typical(parts))
+    here.take(HALF, Seat(len(nodes) - 1, (1,), 500))
+    assert here.find(HALF) == Seat(len(nodes) - 1, (1,), 500)

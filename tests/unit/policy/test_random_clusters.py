@@ -15,6 +15,7 @@ from moiety.policy.cycle import CycleSettings, decide
 from moiety.policy.explain.explanation import explain
 from moiety.policy.model.cluster import Node
 from moiety.policy.model.decisions import (
+    BY_QUEUE,
     Decision,
     Eviction,
     Move,
@@ -233,7 +234,7 @@ def test_who_waits_is_told_why_and_what_fits_the_empty_cluster_never_that_it_nev
                 snapshot,
                 workloads=tuple(w for w in snapshot.workloads if w.name == name),
                 running=(),
-                queues=(),
+                queues=snapshot.queues if refusal.reason in BY_QUEUE else (),
             )
             fits = any(isinstance(each, Placement) for each in decide(alone))
             assert not (refusal.is_final and fits)

@@ -34,6 +34,14 @@ def test_spans_follow_each_other() -> None:
     assert span_of(60) == 1
     assert next_edge(60) == 90
     assert span_of(1e12) == SPANS - 1
+    assert next_edge(float(EDGES[-1]) - 1) == EDGES[-1]
+
+
+@pytest.mark.parametrize("run_s", [float(EDGES[-1]), 1e9])
+def test_work_may_run_for_longer_than_all_spans(run_s: float) -> None:
+    assert next_edge(run_s) == float("inf")
+    history = past(run_s, 60.0)
+    assert history.left_s(0, run_s) > 0
 
 
 def test_what_came_just_before_says_most() -> None:

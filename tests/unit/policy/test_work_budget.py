@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -14,8 +14,8 @@ from moiety.policy.model.decisions import Reason
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.work_budget import WorkBudget
-from moiety.policy.model.workloads import Shape, Workload
-from moiety.policy.place.workload_mix import WorkloadMix, typical_of
+from moiety.policy.model.workloads import Workload
+from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.state.gang_start import start_piece
 from moiety.sim.scenario import after
 from tests.unit.policy.build import evicted, moved, node, placed, refused, runs, work
@@ -72,11 +72,11 @@ def test_reading_the_snapshot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes all of the time here: one piece is tried all the same, and nobody else is."""
     now = [0.0]
 
-    def slow(shapes: Counter[Shape]) -> WorkloadMix:
+    def slow(workloads: Iterable[Workload]) -> WorkloadMix:
         now[0] += 100.0
-        return typical_of(shapes)
+        return typical_work(workloads)
 
-    monkeypatch.setattr(cycle, "typical_of", slow)
+    monkeypatch.setattr(cycle, "typical_work", slow)
     snapshot = Snapshot((node(count=8),), tuple(work(f"w{at}") for at in range(8)), (), (ALL,))
     decisions = decide(snapshot, budget=WorkBudget(seconds=50, clock=lambda: now[0]))
     assert len(placed(decisions)) == 1
@@ -92,15 +92,15 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock on which reading a snapshot and each try take their time, and nothing else any."""
     now = [0.0]
 
-    def read(shapes: Counter[Shape]) -> WorkloadMix:
+    def read(workloads: Iterable[Workload]) -> WorkloadMix:
         now[0] += READING_S
-        return typical_of(shapes)
+        return typical_work(workloads)
 
     def start(*arguments: Any) -> bool:
         now[0] += TRY_S
         return start_piece(*arguments)
 
-    monkeypatch.setattr(cycle, "typical_of", read)
+    monkeypatch.setattr(cycle, "typical_work", read)
     monkeypatch.setattr(cycle, "start_piece", start)
     monkeypatch.setattr(pending_reasons, "start_piece", start)
     return now

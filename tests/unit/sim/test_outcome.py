@@ -14,12 +14,12 @@ from moiety.sim import gang_plot
 from moiety.sim.by_queue import QuotaWatch, jain, queues_by_use, satisfied
 from moiety.sim.capacity import Part, needed, parse_split, split
 from moiety.sim.changes import failures, read_changes
+from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace, read_gangs
 from moiety.sim.outcome import ORDERS, run_gangs
 from moiety.sim.queue_file import read_queues
 from moiety.sim.reading import Complaints
 from moiety.sim.runs import ClusterChange, GpuPool, RestartCost, replay
-from moiety.sim.tenants import Tenants
 from tests.unit.sim.where import DATA
 
 FREE = RestartCost()
@@ -135,18 +135,18 @@ def test_nobody_within_quota_waits_and_everybody_ends(
         assert all(0 <= free <= 8 for free in pool.nodes.free)
         watch(pool)
 
-    runs, _ = replay(trace, Tenants(queues), RestartCost(30.0), watch=both)
+    runs, _ = replay(trace, Engine(queues), RestartCost(30.0), watch=both)
     assert all(run.is_over for run in runs)
     assert watch.broken == 0
 
 
 def test_a_queue_that_is_not_there_is_named() -> None:
     trace = GangTrace("t", (GangJob("g", 1, 0, 1, "x"),), (8,))
-    with pytest.raises(InvalidValue, match="no queue x"):
-        replay(trace, Tenants([Queue("y")]))
+    with pytest.raises(TraceInvalid, match="queue x, which is not there"):
+        run_gangs(trace, "default", RestartCost(), queues=[Queue("y")])
     small = Queue("x", limit=Amounts(gpu_milli=500))
-    with pytest.raises(InvalidValue, match=r"queue x never has more than 0\.5"):
-        replay(trace, Tenants([small]))
+    with pytest.raises(TraceInvalid, match=r"queue x never has more than 0\.5"):
+        run_gangs(trace, "default", RestartCost(), queues=[small])
 
 
 QUEUES = "name,parent,quota_gpus,limit_gpus,weight,priority\n"
@@ -167,7 +167,7 @@ def test_a_tree_of_queues_is_read_and_kept(tmp_path: Path) -> None:
         assert pool.held["b"] <= 4
         assert pool.held["a"] + pool.held["b"] <= 8
 
-    runs, _ = replay(GangTrace("t", tuple(gangs), (8, 8)), Tenants(queues), watch=limits)
+    runs, _ = replay(GangTrace("t", tuple(gangs), (8, 8)), Engine(queues), watch=limits)
     assert watch.broken == 0
     assert all(run.is_over for run in runs)
 
@@ -198,7 +198,7 @@ def test_quotas_by_use_add_up_and_fairness_is_one_where_all_got_all() -> None:
     assert sum(queue.quota.gpu_milli or 0 for queue in queues) == 8000
     assert jain([1, 1, 1]) == 1
     assert jain([1, 0]) == 0.5
-    runs, _ = replay(GangTrace("t", tuple(gangs), (16,)), Tenants(queues))
+    runs, _ = replay(GangTrace("t", tuple(gangs), (16,)), Engine(queues))
     assert jain(satisfied(runs).values()) == 1
 
 

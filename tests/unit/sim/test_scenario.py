@@ -118,6 +118,8 @@ def broken(path: str, value: Any) -> dict[str, Any]:
         ("jobs.1.name", "old", "cases[0].jobs[1].name: there are two jobs of the name old"),
         ("jobs.0.queue", "s", "cases[0].jobs[0].queue: there is no queue s"),
         ("jobs.0.created", -1, "cases[0].jobs[0].created: it is negative"),
+        ("jobs.0.gpus_per_task", 0.0001, "0.0001 is less than a thousandth of a GPU"),
+        ("jobs.0.max_run_s", 0, "jobs[0].max_run_s: it is 0, so the job could never run"),
         ("jobs.0.gpus_per_task", 1.5, "gpus_per_task: 1.5 is neither a part of one nor whole"),
         ("jobs.0.tasks.0.state", "gone", "tasks[0].state: it is 'gone', not running or pending"),
         ("jobs.0.tasks.0.node", "m", "cases[0].jobs: old runs on m, which is not there"),

@@ -15,6 +15,7 @@ from moiety.policy.cycle import decide
 from moiety.policy.model.queues import DAY_S, Amounts, Queue, Window
 from moiety.policy.model.snapshot import Snapshot
 from moiety.sim.by_queue import QuotaWatch
+from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.outcome import run_gangs
 from moiety.sim.queue_file import read_queues
@@ -23,7 +24,6 @@ from moiety.sim.runs import GpuPool, RestartCost, replay
 from moiety.sim.scenario import after
 from moiety.sim.scenario_file import RefusedCase, Scenario, read_scenarios
 from moiety.sim.schedule import days_of, moment, time_of_day, windows
-from moiety.sim.tenants import Tenants
 from tests.unit.policy.build import node, work
 from tests.unit.sim.test_scenario import CASE
 
@@ -170,7 +170,7 @@ def test_over_two_days_gpus_go_to_whose_time_it_is() -> None:
         kept(pool)
         held.append((pool.now_s, pool.held["day"], pool.held["night"]))
 
-    replay(trace, Tenants(DAY_NIGHT), RestartCost(), watch=watch)
+    replay(trace, Engine(DAY_NIGHT), RestartCost(), watch=watch)
 
     def at(hour: float) -> tuple[int, int]:
         _, *found = max(each for each in held if each[0] <= hour * HOUR + 1e-3)
@@ -191,7 +191,7 @@ def test_where_dates_are_known_times_of_day_are_those_of_the_dates() -> None:
     found = run_gangs(trace, "default", RestartCost(), queues=DAY_NIGHT)
     assert found.quota_broken == 0
     held: list[tuple[float, int]] = []
-    order = Tenants(DAY_NIGHT, trace.monday_s)
+    order = Engine(DAY_NIGHT, trace.monday_s)
     replay(
         trace, order, RestartCost(), watch=lambda pool: held.append((pool.now_s, pool.held["day"]))
     )

@@ -146,8 +146,8 @@ def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[s
     target = Path(plot) if plot else None
     if target:
         plots.check(target)
-    trace = open_file(options)
-    queues = _queues_of(trace, options)(trace)
+    trace, queues_of = _with_queues(options)
+    queues = queues_of(trace)
     if queues and "default" not in orders:
         problem = f"the order {' and '.join(orders)} knows nothing of queues"
         raise BadArgument(problem, "--order default")
@@ -180,6 +180,16 @@ def _queues_of(trace: GangTrace, options: dict[str, Any]) -> QueuesOf:
         queues = read_queues(Path(options["queues"]), trace.complaints)
         return lambda _: queues
     return lambda _: None
+
+
+def _with_queues(options: dict[str, Any]) -> tuple[GangTrace, QueuesOf]:
+    """The trace, without jobs that its queues never let run, and its queues."""
+    from moiety.sim.queue_file import within_queues
+
+    trace = open_file(options)
+    queues_of = _queues_of(trace, options)
+    queues = queues_of(trace)
+    return within_queues(trace, queues) if queues else trace, queues_of
 
 
 def open_file(options: dict[str, Any]) -> GangTrace:
@@ -337,9 +347,8 @@ def capacity(
         check_folder()
         answers.search(options["folder"], wait_minutes, options["bad"] == "report", output)
         return
-    trace = open_file(options)
+    trace, queues = _with_queues(options)
     cost = _cost(options)
-    queues = _queues_of(trace, options)
     if splits:
         parts = [parse_split(text) for text in splits]
         outcomes = [run_gangs(trace, order, cost, queues=queues(trace))]

@@ -127,7 +127,9 @@ def _shape(options: dict[str, Any]) -> Any:
         raise BadArgument("--gpus and --gpu at once", "whole GPUs, or a part of one")
     gpu_memory = (options["gpu_memory"] or 0) // MIB
     if part is not None:
-        count, milli = 1, max(1, round(part * WHOLE_GPU))
+        if part * WHOLE_GPU < 1:
+            raise BadArgument(f"--gpu {part:g} is less than a thousandth of a GPU", "--gpu 0.001")
+        count, milli = 1, round(part * WHOLE_GPU)
     elif gpus is not None:
         count, milli = gpus, WHOLE_GPU if gpus else 0
     else:

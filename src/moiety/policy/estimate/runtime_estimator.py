@@ -11,6 +11,7 @@ A history is explicit: an answer depends only on the work that was reported to i
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ ALL_WEIGHT: Final = 10.0
 UNKNOWN_CHANCE: Final = 0.12
 """The chance to end within a span, for work without a history: every span is half as long again as
 the one before, so work is the less likely to end soon the longer it has run."""
+EDGE_S: Final = 1e-3
+"""An edge that is nearer than this has been reached: sums of seconds are not exact."""
 CERTAIN: Final = 0.95
 """The largest chance that is used."""
 
@@ -55,12 +58,13 @@ WIDTHS: Final = np.diff(EDGES)
 
 def span_of(run_s: float) -> int:
     """The span of work that has run for `run_s`."""
-    return min(bisect_right(_EDGES, run_s + 1e-3) - 1, SPANS - 1)
+    return min(bisect_right(_EDGES, run_s + EDGE_S) - 1, SPANS - 1)
 
 
 def next_edge(run_s: float) -> float:
-    """Seconds of run time with which the next span begins."""
-    return _EDGES[span_of(run_s) + 1]
+    """Seconds of run time with which the next span begins; infinity: the last one has no end."""
+    edge_s = _EDGES[span_of(run_s) + 1]
+    return edge_s if edge_s > run_s + EDGE_S else math.inf
 
 
 @dataclass(slots=True)
@@ -211,7 +215,8 @@ def _left_s(chances: Floats, run_s: float, quantile: float) -> float:
     span = span_of(run_s)
     chances = chances[span:]
     widths = WIDTHS[span:].copy()
-    widths[0] = EDGES[span + 1] - run_s
+    if run_s < EDGES[-1]:  # else the last span begins again
+        widths[0] = EDGES[span + 1] - run_s
     goes_on, at_s = 1.0, 0.0
     for chance, width in zip(chances, widths, strict=True):
         after = goes_on * (1.0 - float(chance))

@@ -189,8 +189,9 @@ def _expected(start: Start) -> str:
 
 
 def _ahead(cycle: Cycle, piece: GangPart) -> tuple[str, ...]:
+    never = {refusal.task.workload for refusal in cycle.refusals if refusal.is_final}
     found: list[str] = []
-    for served in QueueOrder(cycle.state, cycle.ended).serve(lambda _: None):
+    for served in QueueOrder(cycle.state, cycle.ended | never).serve(lambda _: None):
         if served.workload.name == piece.workload.name:
             break
         found.append(served.workload.name)

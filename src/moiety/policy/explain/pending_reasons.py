@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from moiety.policy.backfill import Reservation
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.decisions import PlacementRefusal, Reason
+from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.queue.queue_usage import GPU_MILLI, Excess
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import candidates, required, start_piece
@@ -47,21 +48,31 @@ class PendingReasons:
 
     def _by_queue(self, piece: GangPart) -> PlacementRefusal | None:
         standing, workload = self._state.standing, piece.workload
-        excess = standing.over_limit(workload.queue, piece.amounts)
-        if excess is not None:
-            return _refusal(piece, excess, Reason.QUEUE_LIMIT, "limit")
+        kinds = [(Reason.QUEUE_LIMIT, "limit", standing.over_limit)]
         if not workload.is_preemptible:
-            excess = standing.over_quota(workload.queue, piece.amounts)
+            kinds.append((Reason.QUEUE_QUOTA, "quota", standing.over_quota))
+        if not self._state.tasks_of.get(workload.name):
+            for reason, bound, _ in kinds:
+                excess = standing.ever_over(
+                    workload.queue, piece.amounts, quota=reason is Reason.QUEUE_QUOTA
+                )
+                if excess is not None:
+                    return _refusal(piece, excess, reason, bound, is_final=True)
+        for reason, bound, over in kinds:
+            excess = over(workload.queue, piece.amounts)
             if excess is not None:
-                return _refusal(piece, excess, Reason.QUEUE_QUOTA, "quota")
+                return _refusal(piece, excess, reason, bound)
         return None
 
     def _by_size(self, piece: GangPart) -> PlacementRefusal | None:
         """Whether it is too large for all nodes together, or for each domain, even if empty."""
         state = self._state
-        if len(piece.tasks) == 1 or piece.workload.name in state.tasks_of:
+        if len(piece.tasks) == 1 or state.tasks_of.get(piece.workload.name):
             return None
         pools = list(state.pools.open_to(piece.workload))
+        refusal = self._by_sum(piece, pools)
+        if refusal is not None:
+            return refusal
         domain = required(piece)
         for shape, count in piece.shapes:
             slots = 0
@@ -90,6 +101,38 @@ class PendingReasons:
                 numbers = {"tasks": count, "places_when_empty": most}
                 return PlacementRefusal(piece.tasks[0][0], Reason.TOPOLOGY, text, True, numbers)
         return None
+
+    def _by_sum(self, piece: GangPart, pools: Sequence[str]) -> PlacementRefusal | None:
+        """Whether all tasks with GPUs together ask for more than all nodes have when empty.
+
+        Each task asks for no less than the smallest of them in each respect: there must be as many
+        places for the smallest as there are tasks.
+        """
+        wanted = [(shape, count) for shape, count in piece.shapes if shape.gpus]
+        if len(wanted) < 2:
+            return None
+        shapes = [shape for shape, _ in wanted]
+        least = Shape(
+            min(shape.cpu_milli for shape in shapes),
+            min(shape.memory_mib for shape in shapes),
+            min(shape.gpus for shape in shapes),
+            max(min(shape.gpu_milli for shape in shapes), 1),
+        )
+        tasks = sum(count for _, count in wanted)
+        asked = sum(shape.total_milli * count for shape, count in wanted)
+        there = slots = 0
+        for pool in pools:
+            cluster = self._state.pools.placers[pool].cluster
+            slots += int(cluster.slots(least, cluster.capacity, cluster.cpu, cluster.memory).sum())
+            there += cluster.gpu_milli_total
+        if slots >= tasks and there >= asked:
+            return None
+        text = (
+            f"it needs places for {tasks} tasks with GPUs at once, {_gpus(asked)} GPUs in all: all "
+            f"nodes together have {_gpus(there)} GPUs and {slots} places, even when empty"
+        )
+        numbers = {"tasks": tasks, "places_when_empty": slots, "gpu_milli_when_empty": there}
+        return PlacementRefusal(piece.tasks[0][0], Reason.NODE_SIZE, text, True, numbers)
 
     def _by_room(self, piece: GangPart) -> PlacementRefusal:
         """Place what can be placed, and ask about the first task that cannot."""
@@ -149,10 +192,31 @@ class PendingReasons:
         return PlacementRefusal(task, Reason.NOT_YET, "there is room, and it is next")
 
 
-def stands(state: ClusterState, queue: str) -> str:
-    """What a queue has, and should have, in words."""
+def ending(
+    state: ClusterState, theirs: Workload, mine: Workload, word: str, had: Mapping[str, int]
+) -> str:
+    """Why a workload ends for another; `had` has what queues had before."""
+    if word == "preempted" and not theirs.is_opportunistic:
+        return (
+            f"preempted: {mine.name} has priority {mine.priority}, {theirs.name} {theirs.priority}"
+        )
+    if word == "outranked":
+        times = state.worth[mine.name] / max(state.worth[theirs.name], 1e-30)
+        return (
+            f"outranked: by the run times of work like them, a GPU-second is worth {times:.1f} "
+            f"times as much for {mine.name} as for {theirs.name}"
+        )
+    if theirs.is_opportunistic:
+        return f"displaced: {theirs.name} is opportunistic, and {mine.name} wants the room"
+    ours = stands(state, mine.queue, had)
+    return f"{word}: {stands(state, theirs.queue, had)}; {ours}, and {mine.name} waits"
+
+
+def stands(state: ClusterState, queue: str, had: Mapping[str, int] | None = None) -> str:
+    """What a queue has, and should have, in words; `had` has what queues had at another moment."""
     standing = state.standing
-    has, fair = standing.has[queue][GPU_MILLI], standing.fair[queue][GPU_MILLI]
+    has = standing.has[queue][GPU_MILLI] if had is None else had[queue]
+    fair = standing.fair[queue][GPU_MILLI]
     quota = standing.quota[queue][GPU_MILLI]
     own = "" if quota is None else f", its quota is {_gpus(quota)}"
     credit = standing.credit.get(queue, 0.0) / 3600
@@ -162,16 +226,19 @@ def stands(state: ClusterState, queue: str) -> str:
     return f"queue {queue} has {_gpus(has)} of a fair share of {_gpus(fair)} GPUs{own}"
 
 
-def _refusal(piece: GangPart, excess: Excess, reason: Reason, bound: str) -> PlacementRefusal:
+def _refusal(
+    piece: GangPart, excess: Excess, reason: Reason, bound: str, *, is_final: bool = False
+) -> PlacementRefusal:
     task, _ = piece.tasks[0]
     of = excess.resource
     wanted, most = f"{excess.wanted} {of}", f"{excess.bound}"
     if of == "gpu_milli":
         wanted, most = f"{_gpus(excess.wanted)} GPUs", _gpus(excess.bound)
     own = " that must not be taken away" if reason is Reason.QUEUE_QUOTA else ""
-    text = f"queue {excess.queue} would have {wanted}{own}, and its {bound} is {most}"
+    ever = "by it alone, " if is_final else ""
+    text = f"{ever}queue {excess.queue} would have {wanted}{own}, and its {bound} is {most}"
     numbers = {f"wanted_{of}": excess.wanted, f"{bound}_{of}": excess.bound}
-    return PlacementRefusal(task, reason, text, numbers=numbers)
+    return PlacementRefusal(task, reason, text, is_final, numbers)
 
 
 def _gpus(milli: int) -> str:

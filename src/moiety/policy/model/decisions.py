@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from moiety.policy.model.snapshot import Spot, Task
 
@@ -38,6 +39,10 @@ class Reason(StrEnum):
     """Work that must not be taken away has to stay within quota."""
 
 
+BY_QUEUE: Final = frozenset({Reason.QUEUE_LIMIT, Reason.QUEUE_QUOTA})
+"""The reasons that no node changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A pending task gets a place."""
@@ -57,6 +62,8 @@ class Eviction:
     """The workload that gets the room."""
     is_final: bool = False
     """Whether its workload has had its time, and does not wait to run again."""
+    exchange: tuple[str, str] | None = None
+    """The queue that gets the room, and the queue to which less is due than this workload takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +120,12 @@ class Release:
 Scaling = Growth | Release
 """Decisions about pools, not about tasks."""
 Decision = Placement | Eviction | Move | PlacementRefusal | Scaling
+
+
+class CyclePlan(list[Decision]):
+    """The decisions of a cycle, and when it wants to be asked again."""
+
+    def __init__(self, decisions: Iterable[Decision] = (), look_s: float | None = None) -> None:
+        super().__init__(decisions)
+        self.look_s = look_s
+        """On the snapshot's clock, if nothing happens before; None: only when something does."""

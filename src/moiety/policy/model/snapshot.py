@@ -71,6 +71,9 @@ class Snapshot:
     """GPU thousandths that each queue had in the mean of late, older use counting less."""
     credit: Mapping[str, float] = field(default_factory=dict)
     """GPU-seconds that each queue had less than its part of late (deficit.py); below 0: more."""
+    exchanged_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """When the first queue of a pair last got room by the end of a gang of the second one that was
+    larger than what was due to that: at most one such exchange an hour."""
     starting: tuple[Starting, ...] = ()
     empty_since: Mapping[str, float] = field(default_factory=dict)
     """Since when nothing runs on a node, by its name; a node without an entry is not given back."""

@@ -42,6 +42,11 @@ class WorkBudget:
             self._until_s = now_s + WORK_PART * self.seconds
             self._end_s = now_s + self.seconds
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it ends at all."""
+        return self.steps is not None or self.seconds is not None
+
     def is_used_up(self) -> bool:
         """Whether nothing more should be tried; never before the first try."""
         return self._tries > 0 and self._is_over()

@@ -155,6 +155,7 @@ class Workload:
     """It runs on room that no other workload wants, ends for any other, and counts for no queue."""
     submitted_s: float = 0.0
     max_run_s: float | None = None
+    """The most seconds that it runs, above 0; None: without bound."""
     domain: Domain | None = None
     """The domain of all its subgroups together."""
 
@@ -164,6 +165,8 @@ class Workload:
         names = [subgroup.name for subgroup in self.subgroups]
         if len(set(names)) < len(names):
             raise InvalidValue(f"workload {self.name} has two subgroups of one name")
+        if self.max_run_s is not None and self.max_run_s <= 0:
+            raise InvalidValue(f"workload {self.name} may run for {self.max_run_s:g} s")
         if self.is_opportunistic and not self.is_preemptible:
             raise InvalidValue(
                 f"workload {self.name} is opportunistic, so it cannot be kept from ending"

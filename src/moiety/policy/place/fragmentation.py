@@ -6,7 +6,9 @@ short, a placement costs:
 - how much of the node's GPUs becomes useless for typical shapes (as fragmentation gradient descent
   has it, but without CPU-only shapes), in steps of 40 thousandths of a GPU;
 - 400 thousandths for each GPU of a model that is as much asked for by name as there is of it;
-- 40 thousandths for each free GPU that the node's free memory can no longer feed.
+- 40 thousandths for each free GPU that the node's free memory can no longer feed;
+- a thousandth of a step for the part of a GPU that nothing uses yet: among equals, it goes to one
+  that is in use.
 
 What CPUs are left for counts for a fifth of usefulness: of GPUs that a shape could use, a fifth is
 useful only as far as the node's free CPUs would feed tasks of that shape.
@@ -114,11 +116,11 @@ class LeastFragmentation:
         used: Ints | int = shape.gpus * milli
         cpu = cluster.free_cpu[nodes] - shape.cpu_milli
         if shape.gpus == 1 and shape.gpu_milli < WHOLE_GPU:
-            rows, preference, tally = self._each_gpu(nodes, milli)
+            rows, preference, tally, opens = self._each_gpu(nodes, milli)
             useful = self._useful_after(nodes[rows], cpu[rows], tally)
             falls = useful - self._useful[nodes][rows]
             falls += used if isinstance(used, int) else used[rows]
-            codes = _points(falls) << PREFERENCE_BITS | preference
+            codes = _points(falls) - opens << PREFERENCE_BITS | preference
             first = np.ones(len(rows), np.bool_)
             np.not_equal(rows[1:], rows[:-1], out=first[1:])
             best: Ints = np.maximum.reduceat(codes, first.nonzero()[0])
@@ -158,6 +160,7 @@ class LeastFragmentation:
                     after.sort()
                     fall = useful_of((model, tuple(after), cpu)) + lost
                     points = floor(fall / STEP_MILLI + ROUNDING) * POINTS
+                    points -= left[column] == WHOLE_GPU
                     best = max(best, points << PREFERENCE_BITS | LAST - column)
             else:
                 fall = useful_of((model, _without(left, gpus, milli), cpu)) + lost
@@ -178,10 +181,11 @@ class LeastFragmentation:
             extra += np.maximum(cluster.left_total[nodes] - used - fed, 0)
         return extra
 
-    def _each_gpu(self, nodes: Ints, milli: Ints | int) -> tuple[Ints, Ints, Floats]:
+    def _each_gpu(self, nodes: Ints, milli: Ints | int) -> tuple[Ints, Ints, Floats, Bools]:
         """Each GPU that could take a part: its node, its preference, and the node's new tally.
 
-        One GPU stands for all GPUs of a node with equally much left.
+        The last array says which of them nothing uses yet. One GPU stands for all GPUs of a node
+        with equally much left.
         """
         ordered = self._cluster.ordered[nodes]
         fits: Bools = ordered >= (milli if isinstance(milli, int) else milli[:, None])
@@ -193,7 +197,7 @@ class LeastFragmentation:
         else:
             tally = self._tallies[left - milli[rows]] - self._tallies[left]
         tally += self._up_to_date_tally()[nodes[rows]]
-        return rows, LAST - columns, tally
+        return rows, LAST - columns, tally, left == WHOLE_GPU
 
     def _whole_gpus(self, shape: Shape, nodes: Ints, milli: Ints | int) -> Floats:
         """The new tallies if the tasks take whole GPUs, or the fullest GPUs with enough left."""

@@ -56,7 +56,7 @@ class Pools:
             for name, cluster in clusters.items()
             for at, node in enumerate(cluster.nodes)
         }
-        self.places = [self._place_of(running) for running in snapshot.running]
+        self.places = [self.place_of(running) for running in snapshot.running]
         """The places of running tasks, in the snapshot's order."""
         taken: dict[str, list[tuple[Shape, Seat]]] = {}
         for running, place in zip(snapshot.running, self.places, strict=True):
@@ -68,7 +68,8 @@ class Pools:
             for name, pool in self.pools.items()
         }
 
-    def _place_of(self, running: Running) -> Place:
+    def place_of(self, running: Running) -> Place:
+        """The place of what runs. Raises InvalidValue for a node that is not there."""
         node, gpus, milli = running.spot
         found = self._at.get(node)
         if found is None:

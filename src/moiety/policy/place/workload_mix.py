@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.workloads import Shape
+from moiety.policy.model.workloads import Shape, Workload
 
 COVERED_PERCENT: Final = 95
 """The part of all tasks that counts; rarer ones are noise (Weng et al., USENIX ATC '23)."""
@@ -55,6 +55,15 @@ def typical_of(tasks: Mapping[Shape, int], covered_percent: int = COVERED_PERCEN
     """The same, from the number of tasks of each shape."""
     found = {(shape, "|".join(sorted(shape.models))): count for shape, count in tasks.items()}
     return _typical(found, covered_percent)
+
+
+def typical_work(workloads: Iterable[Workload]) -> WorkloadMix:
+    """The same, from all tasks of workloads."""
+    counts: Counter[Shape] = Counter()
+    for workload in workloads:
+        for subgroup in workload.subgroups:
+            counts[subgroup.shape] += subgroup.tasks
+    return typical_of(counts)
 
 
 def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> WorkloadMix:

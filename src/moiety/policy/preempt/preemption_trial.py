@@ -7,7 +7,7 @@ ended are the plan; if it does not hold, everything is undone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,7 +59,7 @@ def clear(
             continue
         before = state.mark()
         if start_piece(state, piece):
-            came_back = _come_back(state, ended, moves_max)
+            came_back = come_back(state, ended, moves_max)
             if (came_back or not all_return) and holds():
                 return ended
         state.back(before)
@@ -70,8 +70,11 @@ def clear(
     return None
 
 
-def _come_back(state: ClusterState, ended: list[EndedUnit], moves_max: int) -> bool:
-    """Let all units come back that can, to their place or another; returns whether all did."""
+def come_back(state: ClusterState, ended: Sequence[EndedUnit], moves_max: int) -> bool:
+    """Let all units come back that can, the last first, to their place or another.
+
+    Returns whether all did.
+    """
     ends: set[str] = set()
     full: set[tuple[Shape, frozenset[str]]] = set()
     missing = False

@@ -6,15 +6,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby
+from math import inf
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.arrays import Ints
-from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI
+from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI, TURN_S
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.queue_order import GangPart
 
@@ -42,6 +44,11 @@ class VictimUnit(NamedTuple):
     workload: Workload
     tasks: tuple[Task, ...]
     is_extra: bool
+
+    @property
+    def since_s(self) -> float:
+        """When the youngest of its tasks began."""
+        return -self.order[2]
 
 
 class Victims:
@@ -189,8 +196,13 @@ class ReclaimCheck:
     take from a queue above its fair share, as long as the piece's side stays within its own; in the
     end the piece's side must not have more of what it should have than the queue that yielded, and
     that queue must not have less than its quota. It may take from a queue in debt, down to quota,
-    if the piece's side has credit for a turn; while the credit lasts, that turn is not taken from
-    it by fair share.
+    if the piece's side has credit for a turn, or is in debt by a turn less; while the credit lasts,
+    that turn is not taken from it by fair share.
+
+    A unit that is larger than all that is due to its queue cannot yield in part. It yields by fair
+    share to a side that has at most half of its own, whatever its queue has left then; but not
+    before it has run for a turn, nor within a turn of the last such exchange between the two. What
+    its queue lacks after that becomes its credit.
     """
 
     def __init__(self, state: ClusterState, piece: GangPart) -> None:
@@ -201,6 +213,8 @@ class ReclaimCheck:
         self._may: dict[tuple[int, EvictionRight], bool] = {}
         """Whether the piece's side may take by that right, from a level down."""
         self._may_of = -1
+        self._outsized: dict[str, list[VictimUnit]] = {}
+        """Units by queue that were picked and are larger than what is due to their queue."""
         self._taken: dict[str, EvictionRight] = {}
         """The queues from which units were taken, each with the weakest right that was used."""
 
@@ -211,16 +225,31 @@ class ReclaimCheck:
     def _by(self, other: str) -> EvictionRight | None:
         """The strongest right to units of a queue; None: there is none."""
         standing = self._standing
-        level, _, theirs = self._side(other)
+        level, mine, theirs = self._side(other)
         is_over_quota = standing.is_over_quota(theirs)
-        credit = standing.credit.get(theirs, 0.0)
         if is_over_quota and self._may_ask(level, EvictionRight.QUOTA):
             return EvictionRight.QUOTA
         if self._may_ask(level, EvictionRight.SHARE) and standing.is_over_fair_share(theirs):
             return EvictionRight.SHARE
-        if credit < 0 and is_over_quota and self._may_ask(level, EvictionRight.CREDIT):
+        if (
+            is_over_quota
+            and self._has_turn_over(mine, theirs)
+            and self._may_ask(level, EvictionRight.CREDIT)
+        ):
             return EvictionRight.CREDIT
         return None
+
+    def _has_turn_over(self, mine: str, theirs: str) -> bool:
+        """Whether a queue is in debt, by a turn of the piece more than the queue that asks.
+
+        Without that difference, two queues in debt would take the same room from each other at one
+        moment, for ever.
+        """
+        theirs_s = self._standing.credit.get(theirs, 0.0)
+        if theirs_s >= 0:
+            return False
+        turn_s = self._amounts[GPU_MILLI] / WHOLE_GPU * TURN_S
+        return self._standing.credit.get(mine, 0.0) - theirs_s >= turn_s
 
     def _may_ask(self, level: int, by: EvictionRight) -> bool:
         if self._may_of != self._standing.version:
@@ -239,6 +268,10 @@ class ReclaimCheck:
     def could(self, other: str) -> bool:
         """Whether any unit may be taken from a queue now, before the piece has its place."""
         return other != self._queue and self._by(other) is not None
+
+    def covers_all(self, other: str) -> bool:
+        """Whether the right to a queue covers each of its units, before any has ended."""
+        return self._by(other) is EvictionRight.QUOTA
 
     def reaches(self, unit: VictimUnit) -> bool:
         """Whether the right to take from a queue covers a unit of it.
@@ -262,15 +295,39 @@ class ReclaimCheck:
         asked = standing.above_fair_share(theirs)
         return any(amounts[at] for amounts in here for at in asked)
 
-    def take(self, other: str) -> None:
-        """Note the right by which a unit is about to be taken from a queue."""
+    def take(self, unit: VictimUnit) -> None:
+        """Note the right by which a unit is about to be taken from its queue."""
+        other = unit.workload.queue
         by = self._by(other)
         assert by is not None
+        if by is EvictionRight.SHARE and self._may_exchange(unit):
+            self._outsized.setdefault(other, []).append(unit)
         self._taken[other] = max(by, self._taken.get(other, EvictionRight.QUOTA))
+
+    def _may_exchange(self, unit: VictimUnit) -> bool:
+        """Whether a unit is larger than what is due to its queue, and has had its turn."""
+        standing, seated = self._standing, self._state.seated
+        _, mine, theirs = self._side(unit.workload.queue)
+        gpu_milli = sum(seated[task].amounts[GPU_MILLI] for task in unit.tasks)
+        now_s = self._state.snapshot.now_s
+        since_s = max(unit.since_s, self._state.snapshot.exchanged_s.get((mine, theirs), -inf))
+        if now_s - since_s < TURN_S or not standing.is_too_much(theirs, gpu_milli):
+            return False
+        return 2 * standing.has[mine][GPU_MILLI] <= standing.fair[mine][GPU_MILLI]
+
+    def exchanges(self) -> list[tuple[str, str]]:
+        """The pairs of queues between which a unit larger than its queue's due has ended."""
+        seated = self._state.seated
+        return [
+            self._side(other)[1:]
+            for other, units in self._outsized.items()
+            if any(task not in seated for unit in units for task in unit.tasks)
+        ]
 
     def holds(self) -> bool:
         """Whether all that was taken is still right, now that the piece has its place."""
         standing = self._standing
+        exchanges = self.exchanges()
         for other, by in self._taken.items():
             level, mine, theirs = self._side(other)
             if by is EvictionRight.CREDIT:
@@ -281,7 +338,7 @@ class ReclaimCheck:
             is_quota = by is EvictionRight.QUOTA
             if not standing.is_within(self._queue, level, self._amounts, quota=is_quota):
                 return False
-            if is_quota or not standing.is_below_fair_share(theirs):
+            if is_quota or not standing.is_below_fair_share(theirs) or (mine, theirs) in exchanges:
                 continue
             if standing.is_below_quota(theirs):
                 return False
@@ -334,5 +391,6 @@ def by_right(
         if not candidates:
             return
         _, queue = min(candidates)
-        right.take(queue)
-        yield left[queue].popleft()
+        unit = left[queue].popleft()
+        right.take(unit)
+        yield unit

@@ -12,17 +12,61 @@ is gone after each half-life.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.queues import QueueTree
+from moiety.policy.model.queues import WEEK_S, Queue, QueueTree
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.queue.fairness import fading
 from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, QueueUsage
 
 HALF_LIFE_S: Final = 7 * 86400.0
 """As for use: a deficit of last week still counts, one of last month hardly."""
+NEAR_S: Final = 1e-3
+"""A border that is nearer than this has been reached: sums of seconds are not exact."""
+
+
+class QueueCredit:
+    """The credit of each queue, kept while time passes."""
+
+    def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
+        self._usage = QueueUsage(queues)
+        self._monday_s = monday_s
+        self._borders = self._usage.tree.borders()
+        self._parts: dict[str, float] = {}
+        self._parts_of: tuple[int, int] | None = None
+        """The number of GPUs that `_parts` divides, and the span of the week."""
+        self.of: dict[str, float] = {}
+        """GPU-seconds by queue: `Snapshot.credit`."""
+
+    def next_border_s(self, now_s: float) -> float | None:
+        """When other quotas begin to hold; None: never."""
+        if not self._borders:
+            return None
+        at = (now_s - self._monday_s) % WEEK_S
+        later = (border for border in self._borders if border > at + NEAR_S)
+        return now_s + next(later, self._borders[0] + WEEK_S) - at
+
+    def passed(
+        self, from_s: float, now_s: float, gpus: int, had: Mapping[str, float], *, is_waited: bool
+    ) -> None:
+        """Time has passed in which leaf queues had `had` of all GPUs; `is_waited`: work waited."""
+        has = dict.fromkeys(self._usage.paths, 0.0)
+        for leaf, amount in had.items():
+            for name in self._usage.paths[leaf]:
+                has[name] += amount
+        parts = self._parts_at(from_s, gpus) if is_waited else has
+        self.of = passed(self.of, parts, has, now_s - from_s)
+
+    def _parts_at(self, at_s: float, gpus: int) -> dict[str, float]:
+        since_s = at_s - self._monday_s
+        span = bisect_right(self._borders, since_s % WEEK_S + NEAR_S)
+        if self._parts_of != (gpus, span):
+            self._usage.at(since_s + NEAR_S)
+            self._parts, self._parts_of = parts_of(self._usage, gpus), (gpus, span)
+        return self._parts
 
 
 def credit_after(

@@ -29,7 +29,7 @@ YIELDS_AT: Final = 2.0
 
 
 def worth(
-    chances: Floats, spans: Sequence[int], gpus: Sequence[int], is_running: Sequence[bool]
+    chances: Floats, spans: Sequence[int], gpus: Sequence[float], is_running: Sequence[bool]
 ) -> Floats:
     """The worth of each piece of work: ends for each second of a GPU.
 

@@ -45,6 +45,10 @@ class QueueUsage:
         self.paths = {name: self.tree.path(name) for name in self.tree.queues}
         self.quota: dict[str, tuple[int | None, ...]] = {}
         self.limit = {name: _vector(queue.limit) for name, queue in self.tree.queues.items()}
+        self._quota_most = {
+            name: _most([queue.quota, *(window.quota for window in queue.windows)])
+            for name, queue in self.tree.queues.items()
+        }
         self.has: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         self.guaranteed: dict[str, list[int]] = {name: list(NOTHING) for name in self.tree.queues}
         """The part of `has` that must not be taken away."""
@@ -60,9 +64,15 @@ class QueueUsage:
 
     def at(self, since_monday_s: float) -> None:
         """Set the quotas that hold at a time of the week."""
-        for name, queue in self.tree.queues.items():
-            self.quota[name] = _vector(queue.quota_at(since_monday_s))
+        self.quota.update(self.quotas_at(since_monday_s))
         self.version += 1
+
+    def quotas_at(self, since_monday_s: float) -> dict[str, tuple[int | None, ...]]:
+        """The quotas that hold at a time of the week, by queue."""
+        return {
+            name: _vector(queue.quota_at(since_monday_s))
+            for name, queue in self.tree.queues.items()
+        }
 
     def check(self, queue: str, workload: str) -> None:
         """Raises InvalidValue for a queue in which nothing can run."""
@@ -170,6 +180,11 @@ class QueueUsage:
     def over_quota(self, queue: str, amounts: Vector) -> Excess | None:
         """The quota that these amounts more of guaranteed work would break."""
         return self._first(queue, amounts, self.guaranteed, self.quota)
+
+    def ever_over(self, queue: str, amounts: Vector, *, quota: bool) -> Excess | None:
+        """The limit (or quota, at any time of a week) that these amounts break alone."""
+        bounds = self._quota_most if quota else self.limit
+        return self._first(queue, amounts, dict.fromkeys(self.paths[queue], NOTHING), bounds)
 
     def _first(
         self,
@@ -284,6 +299,11 @@ class QueueUsage:
             for has, extra, whole in zip(self.has[name], more, self.capacity, strict=True)
         )
 
+    def sides(self, one: str, other: str) -> tuple[str, str]:
+        """The two queues in which the paths to two different queues part."""
+        level = self.fork(one, other)
+        return self.paths[one][level], self.paths[other][level]
+
     def fork(self, one: str, other: str) -> int:
         """The level on which the paths to two queues part; only for two different queues."""
         level = self._forks.get((one, other))
@@ -292,6 +312,15 @@ class QueueUsage:
             level = sum(1 for mine, theirs in pairs if mine == theirs)
             self._forks[one, other] = level
         return level
+
+
+def _most(quotas: Sequence[Amounts]) -> tuple[int | None, ...]:
+    """The largest bound of each resource; None: at some time there is none."""
+    columns = zip(*map(_vector, quotas), strict=True)
+    return tuple(
+        None if None in column else max(bound for bound in column if bound is not None)
+        for column in columns
+    )
 
 
 def _vector(amounts: Amounts) -> tuple[int | None, ...]:

@@ -7,7 +7,7 @@ a trace.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from moiety.model.errors import InvalidValue
@@ -50,14 +50,15 @@ class ClusterState:
         self.standing.credit = snapshot.credit
         for workload in snapshot.workloads:
             self.standing.check(workload.queue, workload.name)
-        self._sizes = {
+        self.sizes = {
             (workload.name, subgroup.name): subgroup.tasks
             for workload in snapshot.workloads
             for subgroup in workload.subgroups
         }
+        """The tasks that each subgroup of a workload wants."""
         self.began: dict[Task, Running] = {}
         for running in snapshot.running:
-            self._check(running.task)
+            self.check(running.task)
             self.began[running.task] = running
         self.pools = Pools(snapshot, known)
         self.domains = Domains(self.pools)
@@ -75,17 +76,20 @@ class ClusterState:
         """How many tasks of a workload's subgroup run."""
         self._log: list[tuple[Task, PlacedTask, int]] = []
         self._seat_all()
-        self.unmet = {name for (name, sub), size in self._sizes.items() if self._lacks(name, sub)}
+        self.unmet = {name for (name, sub), size in self.sizes.items() if self._lacks(name, sub)}
         """Workloads of which not all tasks run."""
         self.left_to: Callable[[Workload], Masks | None] | None = None
         """What is not kept for others."""
+        self.worth: Mapping[str, float] = {}
+        """What a GPU-second of each workload is worth; empty: not known of any."""
         self.kept: dict[str, object] = {}
         """By workload: what others have found of it, until it begins or loses tasks."""
 
-    def _check(self, task: Task) -> None:
+    def check(self, task: Task) -> None:
+        """Raises InvalidValue for a task that cannot run."""
         if task.workload not in self.workloads:
             raise InvalidValue(f"{task} runs, but there is no workload {task.workload}")
-        if task.index >= self._sizes.get((task.workload, task.subgroup), 0):
+        if task.index >= self.sizes.get((task.workload, task.subgroup), 0):
             raise InvalidValue(f"{task} runs, but {task.workload} has no such task")
         if task in self.began:
             raise InvalidValue(f"{task} runs twice")
@@ -118,7 +122,7 @@ class ClusterState:
         return next(each.company for each in workload.subgroups if each.name == task.subgroup)
 
     def _lacks(self, name: str, subgroup: str) -> bool:
-        return self.running[name, subgroup] < self._sizes[name, subgroup]
+        return self.running[name, subgroup] < self.sizes[name, subgroup]
 
     def _capacity(self) -> Vector:
         gpu = gpu_memory = 0
@@ -213,6 +217,15 @@ class ClusterState:
             else:
                 self.pools.take(seated.shape, seated.place)
             self._account(task, seated, -sign)
+
+    def reset(self, snapshot: Snapshot, budget: WorkBudget) -> None:
+        """Begin a plan for a snapshot of what the state is now; nothing before can be undone."""
+        self.snapshot, self.budget = snapshot, budget
+        self._log.clear()
+        self.left_to = None
+        self.worth = {}
+        self.standing.credit = snapshot.credit
+        self.standing.at(snapshot.now_s - snapshot.monday_s)
 
     def changed(self) -> list[tuple[Task, PlacedTask | None]]:
         """The tasks that began, ended or moved, in that order, and the place of each before."""

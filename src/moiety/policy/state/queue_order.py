@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -41,10 +41,27 @@ class GangPart:
         return self.workload.pools, self.shapes, self.ties
 
     @property
-    def order(self) -> tuple[int, bool, float, str]:
-        """Sort key in its queue: priority, needed before extra tasks, age, name."""
+    def claim(self) -> tuple[object, ...]:
+        """Equal for pieces that have the same rights, and need the same room."""
+        mine = self.workload
+        return mine.queue, mine.is_preemptible, mine.priority, self.likeness
+
+    def is_like(self, other: GangPart) -> bool:
+        """Whether one gets room exactly if the other does, in the same queue."""
+        mine, theirs = self.workload, other.workload
+        return (
+            self.shapes == other.shapes
+            and mine.priority == theirs.priority
+            and mine.is_preemptible is theirs.is_preemptible
+            and mine.pools == theirs.pools
+            and self.ties == other.ties
+        )
+
+    def order(self, worth: Mapping[str, float]) -> tuple[int, bool, float, float, str]:
+        """Sort key in its queue: priority, needed before extra tasks, worth, age, name."""
         workload = self.workload
-        return -workload.priority, self.is_extra, workload.submitted_s, workload.name
+        value = worth.get(workload.name, 0.0)
+        return -workload.priority, self.is_extra, -value, workload.submitted_s, workload.name
 
 
 def next_piece(state: ClusterState, workload: Workload) -> GangPart | None:
@@ -137,12 +154,14 @@ class QueueOrder:
     Among the children of a queue, a queue that stays within quota comes first, then one that stays
     within its fair share, then one with credit for a turn, then the others. Among equals the order
     is by priority, then by what each would have in relation to what it should have, then by age.
+    Within a queue it is by priority, then by worth where that is known, then by age.
     """
 
     def __init__(
         self, state: ClusterState, without: Container[str] = (), *, opportunistic: bool = False
     ) -> None:
         self._standing: QueueUsage = state.standing
+        self._worth = state.worth
         self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
         """By queue and the amounts of its next piece; valid until the usage of a queue changes."""
         self._keys_of = state.standing.version
@@ -155,7 +174,8 @@ class QueueOrder:
                 continue
             piece = next_piece(state, workload)
             if piece is not None:
-                self._pieces.setdefault(workload.queue, []).append((piece.order, piece))
+                key = piece.order(self._worth)
+                self._pieces.setdefault(workload.queue, []).append((key, piece))
         for pieces in self._pieces.values():
             heapq.heapify(pieces)
         self._heaps: dict[str | None, list[tuple[tuple[object, ...], str]]] = {}
@@ -221,12 +241,18 @@ class QueueOrder:
         level = len(self._standing.paths[name]) - 1
         return self._standing.has_turn(name, level, piece.amounts)
 
-    def serve(self, attempt: Callable[[GangPart], GangPart | None]) -> Iterator[GangPart]:
+    def serve(
+        self,
+        attempt: Callable[[GangPart], GangPart | None],
+        is_hopeless: Callable[[GangPart], bool] = lambda _: False,
+    ) -> Iterator[GangPart]:
         """Try each piece in turn, by the usage of queues after the earlier tries.
 
-        `attempt` returns the next piece of the workload if it got this one; None: no more. Yields
-        each piece that was tried.
+        `attempt` returns the next piece of the workload if it got this one; None: no more. After a
+        try in vain, `is_hopeless` says whether pieces of the queue that are alike have none either:
+        they are left out until a try succeeds. Yields each piece that was tried.
         """
+        in_vain: dict[str, list[GangPart]] = {}
         while self._heaps[None]:
             leaf: str | None = None
             while self._heaps.get(leaf):
@@ -234,8 +260,16 @@ class QueueOrder:
             assert leaf is not None
             _, piece = heapq.heappop(self._pieces[leaf])
             following = attempt(piece)
-            if following is not None:
-                heapq.heappush(self._pieces[leaf], (following.order, following))
+            if following is None:
+                if is_hopeless(piece):
+                    in_vain.setdefault(leaf, []).append(piece)
+            else:
+                in_vain.clear()
+                key = following.order(self._worth)
+                heapq.heappush(self._pieces[leaf], (key, following))
+            pieces = self._pieces[leaf]
+            while pieces and any(pieces[0][1].is_like(each) for each in in_vain.get(leaf, ())):
+                heapq.heappop(pieces)
             yield piece
             self._moved(leaf)
 

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.sim.by_queue import QuotaWatch, queues_by_use
+from moiety.sim.engine import Engine
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.outcome import run_gangs
-from moiety.sim.repack import repack
 from moiety.sim.runs import GpuPool, RestartCost, Run, replay
-from moiety.sim.seats import Nodes, Seats
-from moiety.sim.tenants import Tenants
+from moiety.sim.seats import Nodes
 
 
 def queue(name: str, gpus: int) -> Queue:
@@ -27,46 +26,6 @@ def run(number: int, gpus: int, *seats: tuple[int, int]) -> Run:
     found = Run(GangJob(str(number), gpus, 0, 100, "q"), number, 100)
     found.seats, found.is_running = tuple(seats), bool(seats)
     return found
-
-
-def planned(sizes: tuple[int, ...], must: list[Run], others: list[Run]) -> dict[int, Seats] | None:
-    nodes = Nodes(sizes)
-    for each in (*must, *others):
-        nodes.take(each.seats)
-    plan = repack(nodes, must, others, {each.number: each.number for each in others})
-    if plan is None:
-        return None
-    for each in plan.stops:
-        nodes.give_back(each.seats)
-    for _, seats in plan.starts:
-        nodes.take(seats)
-    assert all(0 <= free <= size for free, size in zip(nodes.free, sizes, strict=True))
-    stopped = {each.number for each in plan.stops}
-    stayed = {r.number: r.seats for r in (*must, *others) if r.seats and r.number not in stopped}
-    return stayed | {each.number: seats for each, seats in plan.starts}
-
-
-def test_who_can_stay_stays_and_only_others_make_room() -> None:
-    seats = planned((4, 4), [run(0, 2, (0, 2)), run(1, 4)], [run(2, 2, (1, 2))])
-    assert seats == {0: ((0, 2),), 1: ((1, 4),), 2: ((0, 2),)}
-
-
-def test_those_within_quota_move_together_if_they_are_spread() -> None:
-    seats = planned((4, 4), [run(0, 2, (0, 2)), run(1, 2, (1, 2)), run(2, 4)], [])
-    assert seats is not None
-    assert sorted(seats) == [0, 1, 2]
-    assert seats[0][0][0] == seats[1][0][0] != seats[2][0][0]
-
-
-def test_what_does_not_fit_together_is_left_as_it_is() -> None:
-    assert planned((4, 4), [run(0, 3, (0, 3)), run(1, 3, (1, 3)), run(2, 2)], []) is None
-
-
-def test_of_the_others_those_of_least_value_are_left_out() -> None:
-    others = [run(1, 4, (0, 4)), run(2, 4, (1, 4))]
-    seats = planned((4, 4), [run(0, 4)], others)
-    assert seats is not None
-    assert sorted(seats) == [0, 2]
 
 
 def test_two_of_one_queue_within_quota_do_not_stop_each_other_for_ever() -> None:
@@ -85,7 +44,7 @@ def test_two_of_one_queue_within_quota_do_not_stop_each_other_for_ever() -> None
     gangs = tuple(GangJob("", gpus, at, lasts, name) for at, gpus, lasts, name in rows)
     queues = (queue("a", 8), queue("b", 8))
     watch = QuotaWatch(queues)
-    runs, _ = replay(GangTrace("t", gangs, (8, 8)), Tenants(queues), RestartCost(30.0), watch=watch)
+    runs, _ = replay(GangTrace("t", gangs, (8, 8)), Engine(queues), RestartCost(30.0), watch=watch)
     assert all(each.is_over for each in runs)
     assert watch.broken == 0
 
@@ -93,12 +52,28 @@ def test_two_of_one_queue_within_quota_do_not_stop_each_other_for_ever() -> None
 def test_where_stopping_one_by_one_finds_no_room_those_within_quota_get_seats_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("moiety.sim.tenants.clear", lambda *_: None)
+    monkeypatch.setattr("moiety.policy.cycle.outrank", lambda *_: None)
     rows = [(0, 3, 100), (0, 3, 100), (10, 1, 90000), (10, 1, 90000), (200, 4, 60)]
     gangs = tuple(GangJob("", gpus, at, lasts, "a") for at, gpus, lasts in rows)
-    runs, _ = replay(GangTrace("t", gangs, (4, 4)), Tenants([queue("a", 8)]), RestartCost(30.0))
+    runs, _ = replay(GangTrace("t", gangs, (4, 4)), Engine([queue("a", 8)]), RestartCost(30.0))
     assert [each.preemptions for each in runs] in ([0, 0, 1, 0, 0], [0, 0, 0, 1, 0])
     assert runs[4].began_s == 200
+
+
+def test_a_gang_that_still_loads_what_it_had_stopped_with_yields_to_quota_too() -> None:
+    """At 63 s the 8 GPUs of b, beyond quota, are in the way of the 16 of a; they began at 62 s."""
+    rows = [
+        *[(0, 1, 1, "a")] * 15,
+        (0, 1, 2, "a"),
+        (0, 1, 64, "c"),
+        (0, 8, 2, "b"),
+        (0, 16, 61, "a"),
+        (62, 8, 1, "a"),
+    ]
+    gangs = tuple(GangJob("", gpus, at, lasts, name) for at, gpus, lasts, name in rows)
+    queues = (queue("a", 16), queue("b", 7), queue("c", 1))
+    found = run_gangs(GangTrace("t", gangs, (8, 8, 8)), "default", RestartCost(30.0), queues=queues)
+    assert found.quota_broken == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -157,3 +132,17 @@ def test_a_queue_that_used_next_to_nothing_has_a_quota_too() -> None:
     gangs = (GangJob("", 1, 0, 1, "little"), GangJob("", 8, 0, 99999, "much"))
     found = {each.name: each.quota.gpu_milli for each in queues_by_use(GangTrace("t", gangs, (8,)))}
     assert found == {"little": 1000, "much": 7000}
+
+
+def test_a_gang_larger_than_what_is_due_begins_once_its_queue_has_the_credit_for_a_turn() -> None:
+    """Of 8 GPUs 3.5 are due to a: its quota of 2 and a quarter of the rest. The turn is an hour."""
+    queues = (
+        Queue("a", quota=Amounts(gpu_milli=2000), weight=1),
+        Queue("b", quota=Amounts(gpu_milli=0), weight=3),
+    )
+    singles = tuple(GangJob("", 1, 0, 500_000, "b") for _ in range(24))
+    gangs = (*singles, GangJob("wide", 8, 60, 7200, "a"))
+    runs, _ = replay(GangTrace("t", gangs, (8,)), Engine(queues), RestartCost(30.0))
+    [wide] = [each for each in runs if each.gang.name]
+    assert wide.began_s is not None
+    assert 8 * 3600 / 3.5 < wide.began_s < 8 * 3600 / 3.5 + 3600 + 660

@@ -1,0 +1,347 @@
+"""What the engine has learned: how long work runs, and from that the worth of what waits and runs.
+
+A decision reads a memory and never changes it; the world tells it what happens (`learn`), in the
+order of time. A memory is bounded: it forgets the oldest work that has ended. `dump` and `load`
+turn it into plain values and back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moiety.policy.estimate.runtime_estimator import RuntimeEstimator, next_edge, span_of
+from moiety.policy.estimate.runtime_history import size_of
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.model.queues import Queue
+from moiety.policy.model.workloads import Workload
+from moiety.policy.queue import gittins_order
+from moiety.policy.queue.deficit import QueueCredit
+from moiety.policy.queue.queue_usage import TURN_S
+
+WORK_MAX: Final = 50_000
+"""The most work that is remembered; of more, the newest half stays."""
+LOOK_S: Final = 600.0
+"""The longest time between two decisions while work waits."""
+NEAR_S: Final = 1e-3
+"""Times that differ by less are equal: sums of seconds are not exact."""
+
+Likeness = tuple[str, str, int, int]
+"""The queue, the user, and the size of work that is taken to be alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A workload waits now, for the first time."""
+
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A workload runs."""
+
+    workload: str
+    at_s: float
+    """When its work goes on, which can lie ahead after a restart."""
+    attained_s: float = 0.0
+    """Seconds of work that it has done before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A workload waits again."""
+
+    workload: str
+    attained_s: float
+    """Seconds of work that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A workload is over."""
+
+    workload: str
+    attained_s: float
+    """Seconds of work that it did in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Time has passed."""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """The GPUs of the cluster, and the queues among which they are divided, from now on."""
+
+    gpus: int
+    queues: tuple[Queue, ...]
+    monday_s: float = 0.0
+    """A Monday's midnight on the clock of all events."""
+
+
+Event = Submitted | Began | Stopped | Ended | Passed | Divided
+
+
+@dataclass(slots=True)
+class _Work:
+    """Work that is remembered; a row of the estimator belongs to it."""
+
+    name: str
+    likeness: Likeness
+    submitted_s: float
+    row: int = -1
+    attained_s: float = 0.0
+    since_s: float | None = None
+    """When its work went on; None: it does not run."""
+    is_over: bool = False
+    epoch: int = 0
+    """How often it began and stopped."""
+
+    @property
+    def gpus(self) -> float:
+        return max(self.likeness[2], 1) / WHOLE_GPU
+
+    def attained(self, now_s: float) -> float:
+        """Seconds of work by now."""
+        return self.attained_s + (0.0 if self.since_s is None else max(now_s - self.since_s, 0.0))
+
+
+class PolicyMemory:
+    """What is known of past and present work."""
+
+    def __init__(self) -> None:
+        self._estimator = RuntimeEstimator()
+        self._by_row: list[_Work] = []
+        self._active: dict[str, _Work] = {}
+        self._value: dict[str, float] = {}
+        """The worth of each active workload, without its age."""
+        self._stale: set[str] = set()
+        """Active workloads whose value has to be found again."""
+        self._edges: list[tuple[float, str, int]] = []
+        """A heap of when running work enters its next span of run time: time, name, epoch."""
+        self._now_s = -math.inf
+        """When time passed last."""
+        self._waits = 0
+        """How many workloads wait."""
+        self._has: Counter[str] = Counter()
+        """The thousandths of GPUs that each leaf queue has."""
+        self._gpus = 0
+        self._credit: dict[str, float] = {}
+        """What `load` found; it counts from when the queues are told."""
+        self._account: QueueCredit | None = None
+
+    @property
+    def credit(self) -> Mapping[str, float] | None:
+        """GPU-seconds by queue, as in a snapshot; None: the queues were never told."""
+        return None if self._account is None else self._account.of
+
+    def worth(self, now_s: float) -> dict[str, float]:
+        """The worth of each active workload by its name: expected ends for each GPU-second."""
+        self._refresh(now_s)
+        values = self._value
+        return {
+            name: gittins_order.aged(values[name], now_s - work.submitted_s - work.attained(now_s))
+            for name, work in self._active.items()
+        }
+
+    def left_s(self, workload: str, now_s: float, quantile: float = 0.5) -> float:
+        """Seconds of work after which it has ended with the likelihood `quantile`."""
+        work = self._active[workload]
+        return self._estimator.left_s(work.row, work.attained(now_s), quantile)
+
+    def look_s(self, now_s: float) -> float:
+        """When the order of work that waits can have changed, if nothing happens before."""
+        if self._account is not None:
+            border_s = self._account.next_border_s(now_s)
+            return min(now_s + LOOK_S, math.inf if border_s is None else border_s)
+        while self._edges:
+            at_s, name, epoch = self._edges[0]
+            work = self._active.get(name)
+            if work is not None and work.epoch == epoch:
+                return min(max(at_s, now_s), now_s + LOOK_S)
+            heapq.heappop(self._edges)
+        return now_s + LOOK_S
+
+    def is_moved(self, now_s: float, since_s: float = -math.inf) -> bool:
+        """Whether a decision can change anything if only time has passed since one at `since_s`.
+
+        It cannot if nothing that runs yields to anything that waits in its queue, by worth alone.
+        Where queues are known, rights between them change too: with credit, which gives turns of an
+        hour, and with quotas of times of day.
+        """
+        if self._account is not None:
+            border_s = self._account.next_border_s(since_s)
+            if now_s >= min(since_s + TURN_S, border_s or math.inf) - NEAR_S:
+                return True
+        runs: dict[str, float] = {}
+        waits: dict[str, float] = {}
+        for name, value in self.worth(now_s).items():
+            work = self._active[name]
+            queue = work.likeness[0]
+            if work.since_s is None:
+                waits[queue] = max(waits.get(queue, 0.0), value)
+            else:
+                runs[queue] = min(runs.get(queue, math.inf), value)
+        return any(
+            gittins_order.yields(runs.get(queue, math.inf), most) for queue, most in waits.items()
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        work = [
+            (w.name, w.likeness, w.submitted_s, w.attained_s, w.since_s, w.is_over)
+            for w in self._by_row
+        ]
+        now_s = None if self._now_s == -math.inf else self._now_s
+        return {"work": work, "credit": dict(self.credit or self._credit), "now_s": now_s}
+
+    @classmethod
+    def load(cls, dumped: Mapping[str, Any]) -> PolicyMemory:
+        """A memory that decides as the one that was dumped, once it is told the queues."""
+        memory = cls()
+        memory._credit = dict(dumped["credit"])
+        memory._now_s = -math.inf if dumped["now_s"] is None else dumped["now_s"]
+        memory._remember(
+            _Work(name, (str(like[0]), str(like[1]), *like[2:]), at_s, -1, attained, since, is_over)
+            for name, like, at_s, attained, since, is_over in dumped["work"]
+        )
+        return memory
+
+    def _refresh(self, now_s: float) -> None:
+        stale = [self._active[name] for name in sorted(self._stale & self._active.keys())]
+        self._stale.clear()
+        if stale:
+            values = gittins_order.worth(
+                self._estimator.chances([work.row for work in stale]),
+                [span_of(work.attained(now_s)) for work in stale],
+                [work.gpus for work in stale],
+                [work.since_s is not None for work in stale],
+            )
+            self._value.update(zip((work.name for work in stale), values.tolist(), strict=True))
+
+    def _submitted(self, workload: Workload) -> None:
+        if len(self._by_row) >= WORK_MAX:
+            self._forget()
+        likeness = (workload.queue, workload.user, *size_of(workload))
+        work = _Work(workload.name, likeness, workload.submitted_s)
+        self._add(work)
+
+    def _add(self, work: _Work) -> None:
+        work.row = self._estimator.came(work.likeness, work.submitted_s)
+        self._by_row.append(work)
+        if not work.is_over:
+            self._active[work.name] = work
+            self._stale.add(work.name)
+            if work.since_s is None:
+                self._waits += 1
+            else:
+                self._has[work.likeness[0]] += work.likeness[2]
+
+    def _began(self, name: str, at_s: float, attained_s: float) -> None:
+        work = self._active[name]
+        if work.since_s is None:
+            self._waits -= 1
+            self._has[work.likeness[0]] += work.likeness[2]
+        work.since_s, work.attained_s = at_s, attained_s
+        work.epoch += 1
+        self._stale.add(name)
+        self._watch(work, attained_s)
+
+    def _watch(self, work: _Work, done_s: float) -> None:
+        edge_s = next_edge(done_s)
+        if work.since_s is not None and edge_s < math.inf:
+            at_s = work.since_s + edge_s - work.attained_s
+            heapq.heappush(self._edges, (at_s, work.name, work.epoch))
+
+    def _stopped(self, name: str, attained_s: float) -> None:
+        work = self._active[name]
+        if work.since_s is not None:
+            self._waits += 1
+            self._has[work.likeness[0]] -= work.likeness[2]
+        work.since_s, work.attained_s = None, attained_s
+        work.epoch += 1
+        self._stale.add(name)
+
+    def _ended(self, name: str, attained_s: float) -> None:
+        work = self._active.pop(name)
+        if work.since_s is None:
+            self._waits -= 1
+        else:
+            self._has[work.likeness[0]] -= work.likeness[2]
+        work.since_s, work.attained_s, work.is_over = None, attained_s, True
+        self._value.pop(name, None)
+        self._estimator.ended(work.row, attained_s)
+        self._like_changed(work)
+
+    def _passed(self, now_s: float) -> None:
+        """Queues gain and lose credit; running work that has entered another span is worth more."""
+        if self._account is not None and now_s > self._now_s > -math.inf:
+            had = {queue: milli / WHOLE_GPU for queue, milli in self._has.items() if milli}
+            self._account.passed(self._now_s, now_s, self._gpus, had, is_waited=self._waits > 0)
+        self._now_s = now_s
+        while self._edges and self._edges[0][0] <= now_s + NEAR_S:
+            _, name, epoch = heapq.heappop(self._edges)
+            work = self._active.get(name)
+            if work is None or work.epoch != epoch:
+                continue
+            done_s = work.attained(now_s)
+            if self._estimator.ran(work.row, done_s):
+                self._like_changed(work)
+            self._stale.add(name)
+            self._watch(work, done_s)
+
+    def _divided(self, event: Divided) -> None:
+        credit = self._credit if self._account is None else self._account.of
+        self._gpus = event.gpus
+        self._account = QueueCredit(event.queues, event.monday_s)
+        self._account.of = dict(credit)
+
+    def _like_changed(self, work: _Work) -> None:
+        near = (self._by_row[row] for row in self._estimator.near(work.row))
+        self._stale.update(other.name for other in near if not other.is_over)
+
+    def _forget(self) -> None:
+        """Forget the older half of what has ended."""
+        over = [work for work in self._by_row if work.is_over]
+        gone = {work.row for work in over[: max(len(over) - WORK_MAX // 2, 0)]}
+        kept = [work for work in self._by_row if work.row not in gone]
+        fresh = PolicyMemory()
+        fresh._account, fresh._gpus, fresh._now_s = self._account, self._gpus, self._now_s
+        fresh._remember(kept)
+        vars(self).update(vars(fresh))
+
+    def _remember(self, work: Iterable[_Work]) -> None:
+        """Add work that may have run and ended before, in the order in which it came."""
+        for each in work:
+            self._add(each)
+        for each in self._by_row:
+            if each.is_over:
+                self._estimator.ended(each.row, each.attained_s)
+            elif each.since_s is not None or each.attained_s:
+                self._estimator.ran(each.row, each.attained_s)
+                self._watch(each, each.attained_s)
+
+
+def learn(memory: PolicyMemory, event: Event) -> None:
+    """Note what has happened. Raises KeyError for a workload that was not submitted, or is over."""
+    match event:
+        case Submitted(workload):
+            memory._submitted(workload)
+        case Began(name, at_s, attained_s):
+            memory._began(name, at_s, attained_s)
+        case Stopped(name, attained_s):
+            memory._stopped(name, attained_s)
+        case Ended(name, attained_s):
+            memory._ended(name, attained_s)
+        case Passed(now_s):
+            memory._passed(now_s)
+        case Divided():
+            memory._divided(event)

@@ -1,0 +1,133 @@
+"""Ends work of least worth, so that waiting work begins that is worth more or has a right to it.
+
+In its queue, work of the same priority yields to work of much more worth (`gittins_order.yields`);
+in other queues, work yields to which it has a right (`ReclaimCheck`). Nodes are emptied one after
+the other, the one first on which the least worth is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from moiety.policy.model.workloads import Shape
+from moiety.policy.place.arrays import NodeArrays
+from moiety.policy.preempt.preemption_trial import EndedUnit, clear
+from moiety.policy.preempt.upper_bound import Node
+from moiety.policy.preempt.victims import ReclaimCheck, Victims, VictimUnit
+from moiety.policy.queue import gittins_order
+from moiety.policy.queue.queue_usage import GPU_MILLI
+from moiety.policy.state.cluster_state import ClusterState, PlacedTask
+from moiety.policy.state.queue_order import GangPart
+
+
+@dataclass(frozen=True, slots=True)
+class _Yielding:
+    """A unit that may end, with the worth that would be lost, and what it has on one node."""
+
+    harm: float
+    unit: VictimUnit
+    here: tuple[PlacedTask, ...]
+
+
+def outrank(
+    state: ClusterState, piece: GangPart, leavers: Victims, moves_max: int
+) -> list[EndedUnit] | None:
+    """Make room by ending work that is worth much less; None: there is not enough of it."""
+    workload, worth = piece.workload, state.worth
+    mine = worth.get(workload.name)
+    if mine is None:
+        return None
+    below = [
+        unit
+        for unit in leavers.of(workload.queue)
+        if unit.workload.priority == workload.priority
+        and (theirs := worth.get(unit.workload.name)) is not None
+        and gittins_order.yields(theirs, mine)
+        and unit.tasks[0] in state.seated
+    ]
+    right = ReclaimCheck(state, piece)
+    for queue in leavers.queues:
+        if right.could(queue):
+            units = [
+                unit
+                for unit in leavers.of(queue)
+                if unit.workload.name in worth and unit.tasks[0] in state.seated
+            ]
+            below += units if right.covers_all(queue) else filter(right.reaches, units)
+    if not below:
+        return None
+    below.sort(key=lambda unit: (worth[unit.workload.name], unit.order))
+    picked = _by_right(right, workload.queue, _by_harm(state, piece, below))
+    return clear(state, piece, picked, right.holds, moves_max, all_return=False)
+
+
+def _by_right(right: ReclaimCheck, queue: str, units: Iterable[VictimUnit]) -> Iterator[VictimUnit]:
+    """The units that may still be taken after those before them have ended."""
+    for unit in units:
+        other = unit.workload.queue
+        if other != queue:
+            if not (right.could(other) and right.reaches(unit)):
+                continue
+            right.take(unit)
+        yield unit
+
+
+def _by_harm(state: ClusterState, piece: GangPart, below: Sequence[VictimUnit]) -> list[VictimUnit]:
+    """The units, node by node: first those of the node on which least worth would be lost."""
+    shape = piece.tasks[0][1]
+    on: dict[Node, list[_Yielding]] = {}
+    open_to = set(state.pools.open_to(piece.workload))
+    for unit in below:
+        seated = [state.seated[task] for task in unit.tasks]
+        gpu_milli = sum(each.amounts[GPU_MILLI] for each in seated)
+        harm = state.worth[unit.workload.name] * max(gpu_milli, 1)
+        parts: dict[Node, list[PlacedTask]] = {}
+        for each in seated:
+            if each.place.pool in open_to:
+                parts.setdefault((each.place.pool, each.place.seat.node), []).append(each)
+        for at, here in parts.items():
+            on.setdefault(at, []).append(_Yielding(harm, unit, tuple(here)))
+    plans: dict[Node, list[_Yielding]] = {}
+    for (pool, node), units in on.items():
+        plan = _on_node(state.pools.placers[pool].cluster, shape, node, units)
+        if plan is not None:
+            plans[pool, node] = plan
+    picked: dict[tuple[object, ...], VictimUnit] = {}
+    while plans:  # a gang that ends on one node makes the others cheaper where it has GPUs too
+        best = min(plans, key=lambda at: (_harm(plans[at], picked), at))
+        picked.update((each.unit.tasks, each.unit) for each in plans.pop(best))
+    return list(picked.values())
+
+
+def _harm(plan: Sequence[_Yielding], picked: dict[tuple[object, ...], VictimUnit]) -> float:
+    return sum(each.harm for each in plan if each.unit.tasks not in picked)
+
+
+def _on_node(
+    cluster: NodeArrays, shape: Shape, node: int, units: Sequence[_Yielding]
+) -> list[_Yielding] | None:
+    """The units of least worth that free enough in sum for one task; None: all are too few."""
+    wanted = shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
+    gpu = int(cluster.left_total[node]) - wanted
+    cpu = int(cluster.free_cpu[node]) - shape.cpu_milli
+    memory = int(cluster.free_memory[node]) - shape.memory_mib
+    chosen: list[tuple[_Yielding, int, int, int]] = []
+    for each in units:
+        if gpu >= 0 and cpu >= 0 and memory >= 0:
+            break
+        frees = (
+            sum(one.shape.gpus * one.place.seat.gpu_milli for one in each.here),
+            sum(one.shape.cpu_milli for one in each.here),
+            sum(one.shape.memory_mib for one in each.here),
+        )
+        gpu, cpu, memory = gpu + frees[0], cpu + frees[1], memory + frees[2]
+        chosen.append((each, *frees))
+    if gpu < 0 or cpu < 0 or memory < 0:
+        return None
+    for found in reversed(chosen[:]):
+        _, *frees_ = found
+        if gpu >= frees_[0] and cpu >= frees_[1] and memory >= frees_[2]:
+            gpu, cpu, memory = gpu - frees_[0], cpu - frees_[1], memory - frees_[2]
+            chosen.remove(found)
+    return [each for each, *_ in chosen]

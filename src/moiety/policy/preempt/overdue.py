@@ -1,0 +1,35 @@
+"""Work that ends whatever else waits: it has run for as long as it may, or lacks members."""
+
+from __future__ import annotations
+
+from moiety.policy.state.cluster_state import ClusterState
+
+
+def overdue(state: ClusterState) -> dict[str, str]:
+    """Workloads that have run for as long as they may, by name, with the reason to end them."""
+    found = {}
+    for name in sorted(state.tasks_of):
+        most_s = state.workloads[name].max_run_s
+        tasks = state.tasks_of[name]
+        if most_s is None or not tasks:
+            continue
+        ran_s = state.snapshot.now_s - min(state.began[task].since_s for task in tasks)
+        if ran_s >= most_s:
+            found[name] = f"it has run for {ran_s:.0f} s, and may for {most_s:.0f}"
+    return found
+
+
+def incomplete(state: ClusterState) -> dict[str, str]:
+    """Gangs that have lost members and did not get them back, with the reason to end the rest."""
+    found = {}
+    for name in sorted(state.unmet):
+        if not state.tasks_of.get(name):
+            continue
+        for subgroup in state.workloads[name].subgroups:
+            running = state.running[name, subgroup.name]
+            if running < subgroup.tasks_min:
+                found[name] = (
+                    f"only {running} of at least {subgroup.tasks_min} tasks of the gang have places"
+                )
+                break
+    return found

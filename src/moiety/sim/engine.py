@@ -1,0 +1,189 @@
+"""The order `default` of gangs: the policy engine decides, and the pool carries that out.
+
+Nothing here orders work or chooses what ends. A gang is a workload of one task for each node that
+it needs; the engine learns when gangs come, begin, stop and end, never how long they will run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.memory import (
+    Began,
+    Divided,
+    Ended,
+    Passed,
+    PolicyMemory,
+    Stopped,
+    Submitted,
+    learn,
+)
+from moiety.policy.model.cluster import WHOLE_GPU, Node, Placing, Pool, gpus
+from moiety.policy.model.decisions import CyclePlan, Eviction, Move, Placement
+from moiety.policy.model.queues import Queue
+from moiety.policy.model.snapshot import Running, Snapshot
+from moiety.policy.model.workloads import Shape, Subgroup, Workload
+from moiety.policy.place.workload_mix import WorkloadMix
+from moiety.policy.state.kept_state import KeptState
+from moiety.sim.runs import GpuPool, Run
+from moiety.sim.seats import Nodes
+
+SETTINGS: Final = CycleSettings(moves_max=0, reservations=0, reasons=False)
+"""Moves would be stops and starts here, and the worth of what waits grows until it gets room."""
+POOL: Final = Pool(placing=Placing.BIN_PACK)
+MIX: Final = WorkloadMix(())
+"""`POOL` places without regard to what else may come."""
+MODEL: Final = "GPU"
+ASKED_MAX: Final = 8
+"""How often the engine is asked at one moment, if it asks for that because work has ended."""
+
+
+class Engine:
+    """The order `default`."""
+
+    name = "default"
+
+    def __init__(self, queues: Sequence[Queue] = (), monday_s: float = 0.0) -> None:
+        self.memory = PolicyMemory()
+        """What it has learned."""
+        self._kept = KeptState()
+        self._queues = tuple(queues)
+        self._monday_s = monday_s
+        self._exchanged_s: dict[tuple[str, str], float] = {}
+        self._work: dict[int, Workload] = {}
+        """Each gang that waits or runs, by its number."""
+        self._running: dict[int, list[Running]] = {}
+        self._is_asked = False
+        """Whether the engine wants to be asked again at once."""
+        self._asked_s = 0.0
+        """When it was asked last."""
+        self._nodes: tuple[Node, ...] = ()
+        self._nodes_of: tuple[int, ...] = ()
+        """The nodes by the sizes of all that are up; 0 for one that is down."""
+
+    def came(self, run: Run, pool: GpuPool) -> None:
+        """A gang waits now."""
+        learn(self.memory, Passed(pool.now_s))
+        workload = _workload(run, pool.nodes)
+        if self._queues:
+            workload = replace(workload, queue=run.gang.queue, user=run.gang.user)
+        self._work[run.number] = workload
+        if not self._queues:
+            workload = replace(workload, user=f"{run.gang.queue}\n{run.gang.user}")
+        learn(self.memory, Submitted(workload))
+
+    def ended(self, run: Run, pool: GpuPool) -> None:
+        """A gang has done its work."""
+        learn(self.memory, Passed(pool.now_s))
+        workload = self._work.pop(run.number)
+        self._running.pop(run.number, None)
+        learn(self.memory, Ended(workload.name, run.attained_s))
+
+    def decide(self, pool: GpuPool) -> float | None:
+        """Start and stop what the engine says; returns when it wants to be asked again."""
+        learn(self.memory, Passed(pool.now_s))
+        self._note_stops(pool)
+        if not pool.waiting:
+            return None
+        is_asked = pool.has_news or self._is_asked
+        if not (is_asked or self.memory.is_moved(pool.now_s, self._asked_s)):
+            return self.memory.look_s(pool.now_s)
+        self._asked_s = pool.now_s
+        for _ in range(ASKED_MAX):
+            plan = decide(self._snapshot(pool), MIX, SETTINGS, memory=self.memory, kept=self._kept)
+            self._carry_out(pool, plan)
+            self._is_asked = plan.look_s == pool.now_s
+            if not (self._is_asked and pool.waiting):
+                break
+        return plan.look_s
+
+    def _carry_out(self, pool: GpuPool, plan: CyclePlan) -> None:
+        began: dict[str, list[Placement]] = {}
+        moved: dict[str, list[Move]] = {}
+        for each in plan:
+            if isinstance(each, Eviction):
+                if each.exchange:
+                    self._exchanged_s[each.exchange] = pool.now_s
+                run = pool.running.get(int(each.task.workload))
+                if run is not None:
+                    pool.stop(run)
+            elif isinstance(each, Move):
+                moved.setdefault(each.task.workload, []).append(each)
+            elif isinstance(each, Placement):
+                began.setdefault(each.task.workload, []).append(each)
+        for name, moves in moved.items():
+            began[name] = self._moved(pool, pool.running[int(name)], moves)
+        self._note_stops(pool)
+        for name, placements in began.items():
+            self._start(pool, pool.waiting[int(name)], placements)
+
+    def _start(self, pool: GpuPool, run: Run, placements: list[Placement]) -> None:
+        seats: Counter[int] = Counter()
+        for each in placements:
+            seats[int(each.spot.node)] += len(each.spot.gpus)
+        pool.start(run, tuple(seats.items()))
+        shapes = {one.name: one.shape for one in self._work[run.number].subgroups}
+        self._running[run.number] = [
+            Running(each.task, shapes[each.task.subgroup], each.spot, pool.now_s)
+            for each in placements
+        ]
+        name = self._work[run.number].name
+        learn(self.memory, Began(name, run.since_s, run.attained_s))
+
+    def _moved(self, pool: GpuPool, run: Run, moves: list[Move]) -> list[Placement]:
+        """Stop a gang to let it go on elsewhere; returns where."""
+        to = {each.task: each.target for each in moves}
+        spots = [
+            Placement(each.task, to.get(each.task, each.spot)) for each in self._running[run.number]
+        ]
+        pool.stop(run)
+        return spots
+
+    def _note_stops(self, pool: GpuPool) -> None:
+        """Gangs stop by a decision, or because their node goes down."""
+        for number in [each for each in self._running if each not in pool.running]:
+            del self._running[number]
+            run = pool.waiting[number]
+            learn(self.memory, Stopped(self._work[number].name, run.attained_s))
+
+    def _snapshot(self, pool: GpuPool) -> Snapshot:
+        nodes = pool.nodes
+        there = tuple(size * up for size, up in zip(nodes.size, nodes.up, strict=True))
+        if there != self._nodes_of:
+            self._nodes_of = there
+            if self._queues:
+                learn(self.memory, Divided(sum(there), self._queues, self._monday_s))
+            self._nodes = tuple(
+                Node(f"{at:07}", 0, 0, gpus(size), MODEL) for at, size in enumerate(there) if size
+            )
+        return Snapshot(
+            self._nodes,
+            tuple(self._work.values()),
+            tuple(each for running in self._running.values() for each in running),
+            queues=self._queues,
+            pools=(POOL,),
+            now_s=pool.now_s,
+            monday_s=self._monday_s,
+            exchanged_s=self._exchanged_s,
+        )
+
+
+@cache
+def _shape(gpus_: int) -> Shape:
+    """One object for each size: equal ones are found faster."""
+    return Shape(0, 0, gpus_, WHOLE_GPU)
+
+
+def _workload(run: Run, nodes: Nodes) -> Workload:
+    """A task for each node that the gang would have on an empty cluster."""
+    seats = nodes.find(run.gang.gpus, nodes.size) or ((0, run.gang.gpus),)
+    sizes = Counter(count for _, count in seats)
+    groups = tuple(
+        Subgroup(f"of-{size}", _shape(size), tasks, tasks) for size, tasks in sizes.items()
+    )
+    return Workload(f"{run.number:07}", groups, submitted_s=run.gang.submitted_s)

@@ -1,0 +1,118 @@
+"""What is kept of a decision changes none of the next ones: random clusters, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from moiety.model.errors import InvalidValue
+from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.model.cluster import Placing, Pool
+from moiety.policy.model.decisions import Placement
+from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.workloads import Affinity, Workload
+from moiety.policy.place.workload_mix import WorkloadMix
+from moiety.policy.state import kept_state
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.kept_state import KeptState
+from moiety.sim.scenario import after
+from tests.unit.policy.build import node, runs, work
+from tests.unit.policy.clusters import cluster
+
+KNOWN = WorkloadMix(())
+SETTINGS = CycleSettings(defragment_moves=2, min_run_s=1.0)
+STEPS = 12
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """An entry for each state that is built anew for `KeptState`."""
+    found: list[str] = []
+
+    def build(*args: Any) -> ClusterState:
+        found.append("anew")
+        return ClusterState(*args)
+
+    monkeypatch.setattr(kept_state, "ClusterState", build)
+    return found
+
+
+def plain(workload: Workload) -> Workload:
+    """Without labels: states with labels are not kept."""
+    groups = tuple(replace(each, company=Affinity()) for each in workload.subgroups)
+    return replace(workload, subgroups=groups)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("placing", [Placing.DEFAULT, Placing.BIN_PACK])
+def test_decisions_are_the_same_at_each_step(seed: int, placing: Placing, built: list[str]) -> None:
+    random = Random(seed)
+    whole = cluster(seed)
+    left = [plain(each) for each in whole.workloads]
+    snapshot = replace(whole, workloads=(), pools=(Pool(placing=placing),))
+    kept = KeptState()
+    decided = 0
+    for step in range(STEPS):
+        coming, left = left[:5], left[5:]
+        over = {each.task.workload for each in snapshot.running if random.random() < 0.15}
+        lost = {each.task for each in snapshot.running if random.random() < 0.05}
+        work = [each for each in (*snapshot.workloads, *coming) if each.name not in over]
+        at = random.randrange(len(work))
+        work[at] = replace(work[at], priority=work[at].priority + 1)
+        snapshot = replace(
+            snapshot,
+            workloads=tuple(work),
+            running=tuple(
+                each
+                for each in snapshot.running
+                if each.task.workload not in over and each.task not in lost
+            ),
+            nodes=snapshot.nodes[:-1] if step == STEPS // 2 else snapshot.nodes,
+        )
+        there = {each.name for each in snapshot.nodes}
+        snapshot = replace(
+            snapshot, running=tuple(each for each in snapshot.running if each.spot.node in there)
+        )
+        anew = decide(snapshot, KNOWN, SETTINGS)
+        built.clear()
+        plan = decide(snapshot, KNOWN, SETTINGS, kept=kept)
+        assert list(plan) == list(anew), step
+        assert bool(built) == (step in (0, STEPS // 2)), step
+        decided += len(plan)
+        if random.random() < 0.8:  # else nothing of the plan is carried out
+            snapshot = after(snapshot, plan)
+    assert decided > 2 * STEPS
+
+
+def test_another_mix_of_work_or_labels_or_chance_begin_anew(built: list[str]) -> None:
+    kept = KeptState()
+    first = Snapshot((node(),), (work("w"),))
+    for snapshot, known in (
+        (first, KNOWN),
+        (first, WorkloadMix(())),
+        (replace(first, workloads=(work("w", company=Affinity(affinity="x")),)), KNOWN),
+        (replace(first, pools=(Pool(placing=Placing.RANDOM),)), KNOWN),
+        (replace(first, workloads=(work("w", queue="other"),)), KNOWN),
+    ):
+        built.clear()
+        decide(snapshot, known, SETTINGS, kept=kept)
+        assert built == ["anew"]
+
+
+def test_a_snapshot_that_makes_no_sense_is_refused_and_the_next_one_is_not() -> None:
+    kept, job = KeptState(), work("w")
+    first = Snapshot((node(),), (job,))
+    decide(first, KNOWN, SETTINGS, kept=kept)
+    [one] = runs(job, (0,))
+    for wrong in (
+        replace(first, running=(one, one)),
+        replace(first, running=tuple(runs(work("x"), (0,)))),
+        replace(first, running=tuple(runs(job, (0,), on="m"))),
+    ):
+        with pytest.raises(InvalidValue):
+            decide(wrong, KNOWN, SETTINGS, kept=kept)
+        [placement] = decide(first, KNOWN, SETTINGS, kept=kept)
+        assert isinstance(placement, Placement)
