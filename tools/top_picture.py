@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 from demo.run import SHARE, build, capacity_bytes  # noqa: E402  it needs the path
 from moiety.agent.system.paths import Directory  # noqa: E402
+from moiety.cli.living import end  # noqa: E402
 from moiety.cli.status import agent_line  # noqa: E402
 from moiety.testing.node import Node  # noqa: E402
 from moiety.testing.waiting import until  # noqa: E402
@@ -32,7 +33,7 @@ FONTS = re.compile(r"@font-face \{.*?\}|<!-- Generated.*?-->", re.DOTALL)
 
 async def picture(directory: Directory) -> str:
     """The screen as SVG, after two looks, so that rates are there."""
-    app = Top(lambda: look(directory), agent_line, interval_s=3600.0)
+    app = Top(lambda: look(directory), agent_line, end, interval_s=3600.0)
     async with app.run_test(size=(140, 12)) as pilot:
         await pilot.pause()
         await app.look_again()

@@ -14,7 +14,7 @@ from moiety.agent.control.client import arguments_from_environment
 from moiety.agent.control.options import FLAGS, typed
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option, table
-from moiety.config import files
+from moiety.config import files, guarantees
 from moiety.config.load import Config, Source, Value, closest, load, problems
 from moiety.config.table import SECTIONS, SETTINGS, Setting, of_section
 from moiety.model import errors
@@ -68,6 +68,8 @@ def check(file: Path | None, output: str) -> None:
     else:
         found = files.read_all(os.environ)
     wrong = [problem for each in found for problem in problems(each)]
+    if not wrong:
+        wrong = list(guarantees.problems(Config({}, {}, found)))
     if output == "json":
         said = [{"what": problem.what, "hint": problem.hint} for problem in wrong]
         names = [str(each.path) for each in found]

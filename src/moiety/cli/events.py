@@ -16,7 +16,7 @@ from moiety.agent.core.event_file import read
 from moiety.agent.core.journal_events import REASONS, Event
 from moiety.agent.system.paths import Directory, find
 from moiety.cli.lazy_completion import completed
-from moiety.cli.output import Duration, colour_wanted
+from moiety.cli.output import Duration, colour_wanted, document
 from moiety.model import errors
 
 WAIT_S = 5.0
@@ -47,10 +47,10 @@ WAIT_S = 5.0
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["text", "json"]),
+    type=click.Choice(["text", "json", "yaml"]),
     default="text",
     show_default=True,
-    help="For people, or one JSON document on each line.",
+    help="For people, one JSON document on each line, or one YAML document for each event.",
 )
 def events(
     follow: bool,
@@ -74,7 +74,7 @@ def events(
             and (target is None or target in (str(event.tenant), str(event.pid), event.program))
         )
 
-    show = _as_json if output == "json" else _as_text
+    show = {"text": _as_text, "json": _as_json, "yaml": _as_yaml}[output]
     directory = find()
     try:
         for event in _follow(directory) if follow else known(directory):
@@ -128,6 +128,10 @@ class Pages:
 
 def _as_json(event: Event) -> str:
     return msgspec.json.encode(event).decode()
+
+
+def _as_yaml(event: Event) -> str:
+    return document(event, "yaml").removesuffix("\n")
 
 
 def _as_text(event: Event) -> str:

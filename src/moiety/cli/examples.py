@@ -16,9 +16,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "ps": (
         ("moiety ps", "who shares the GPUs, and who waits for what"),
+        ("moiety ps -a", "also who is starting, and who uses the GPUs without moiety"),
         ("moiety ps -o wide", "with gangs, modes and what cannot leave"),
         ("moiety ps --user ann --sort resident", "of one user, the largest first"),
-        ("moiety ps -o json", "for a script"),
+        ("moiety ps -o json", "for a script; -o yaml has the same values"),
     ),
     "inspect": (
         ("moiety inspect train.py", "all that is known of it, by name, number or pid"),

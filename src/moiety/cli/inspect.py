@@ -11,15 +11,15 @@ from moiety.agent.control.client import call
 from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import find
 from moiety.cli.lazy_completion import completed
-from moiety.cli.output import builtins, emit_json, output_option, seconds, size
+from moiety.cli.output import STRUCTURED, builtins, emit, seconds, size, yaml_output_option
 from moiety.cli.oversized import hints
 from moiety.cli.selection import processes_of
-from moiety.model.format import plain
+from moiety.model.format import format_fraction, plain
 
 
 @click.command()
 @click.argument("target", metavar="TENANT|PID|NAME", shell_complete=completed("tenants"))
-@output_option
+@yaml_output_option
 def inspect(target: str, output: str) -> None:
     """Show all that is known of one program that shares the GPUs.
 
@@ -27,9 +27,10 @@ def inspect(target: str, output: str) -> None:
     section for each GPU that a process uses.
     """
     with call(find()) as agent:
-        rows = processes_of(agent.ask(protocol.Ps(), protocol.Processes).rows, target)
-    if output == "json":
-        emit_json(rows)
+        found = agent.ask(protocol.Ps(workloads=True), protocol.Processes)
+        rows = processes_of(found.rows, target)
+    if output in STRUCTURED:
+        emit(rows, output)
         return
     click.echo("\n\n".join(_section(row) for row in rows))
     for line in hints(rows):
@@ -37,8 +38,9 @@ def inspect(target: str, output: str) -> None:
 
 
 def _section(row: ProcessRow) -> str:
-    on = "no GPU yet" if row.gpu is None else f"GPU {row.gpu}"
-    lines = [f"{row.program} (tenant {row.tenant}, pid {row.pid}) on {on}"]
+    on = "no GPU" if row.gpu is None else f"GPU {row.gpu}"
+    tenant = f"tenant {row.tenant}, " if row.tenant else ""
+    lines = [f"{row.program} ({tenant}pid {row.pid}) on {on}"]
     fields = builtins(row)
     share = fields.pop("share")
     for name, value in (fields | {f"share_{key}": each for key, each in share.items()}).items():
@@ -59,6 +61,8 @@ def _text(name: str, value: Any) -> str:
         return size(value)
     if name.endswith("_s"):
         return seconds(value)
+    if name.endswith("_part"):
+        return format_fraction(value)
     if isinstance(value, dict):
         return ", ".join(f"{key}: {each}" for key, each in value.items())
     if isinstance(value, bool):

@@ -8,9 +8,8 @@ from typing import Final
 import click
 
 from moiety.cli.lazy_completion import completed
-from moiety.cli.living import living
+from moiety.cli.living import living, send
 from moiety.cli.output import emit_json, output_option
-from moiety.model.errors import NotAllowed
 
 SIGNALS: Final = ("TERM", "INT", "HUP", "QUIT", "KILL", "USR1", "USR2", "STOP", "CONT")
 
@@ -36,15 +35,8 @@ def kill(target: str, name: str, output: str) -> None:
     sent = []
     with living(target) as processes:
         for pidfd, row in processes.items():
-            try:
-                signal.pidfd_send_signal(pidfd, signal.Signals[f"SIG{name.upper()}"])
-            except ProcessLookupError:
-                continue  # it has just ended
-            except PermissionError:
-                raise NotAllowed(
-                    f"{row.program} (pid {row.pid}) is a program of {row.user}",
-                    "one of your own (`moiety ps`), or do it as root",
-                ) from None
+            if not send(pidfd, row, signal.Signals[f"SIG{name.upper()}"]):
+                continue
             sent.append({"tenant": row.tenant, "pid": row.pid, "program": row.program})
             if output != "json":
                 click.echo(f"SIG{name.upper()} sent to {row.program} (pid {row.pid})")

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from moiety.model.errors import ConfigError, InvalidDuration, InvalidSize, InvalidValue
+from moiety.model.errors import (
+    ConfigError,
+    InvalidDuration,
+    InvalidSize,
+    InvalidValue,
+    YamlMissing,
+)
 from moiety.model.format import plain
 from moiety.model.share import Mode, Priority, parse_mode, parse_priority
 from moiety.model.units import (
+    AllocationLimit,
     format_bytes,
     format_duration,
     format_fraction,
     parse_bytes,
     parse_duration,
     parse_fraction,
+    parse_memory_limit,
 )
 
 FOLD_MIN = 20
@@ -58,6 +65,16 @@ class Size(Read):
         if found <= 0:
             raise InvalidSize(text, "is no memory at all")
         return found
+
+
+class Limit(Read):
+    """The most memory that a program may allocate, such as 20GiB or 150%."""
+
+    name = "size"
+
+    def read(self, text: str) -> AllocationLimit:
+        """Bytes, or a part of a GPU's memory; more than none."""
+        return parse_memory_limit(text)
 
 
 class Duration(Read):
@@ -128,28 +145,62 @@ output_option = click.option(
     show_default=True,
     help="For people or for programs.",
 )
+STRUCTURED = ("json", "yaml")
+"""The outputs that one document holds."""
+yaml_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", *STRUCTURED]),
+    default="table",
+    show_default=True,
+    help="For people or for programs.",
+)
 wide_output_option = click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "wide", "json"]),
+    type=click.Choice(["table", "wide", *STRUCTURED]),
     default="table",
     show_default=True,
     help="For people, with more columns, or for programs.",
 )
 
 
+def emit(value: Any, output: str) -> None:
+    """One document in `output`, which is one of STRUCTURED; raises YamlMissing."""
+    click.echo(document(value, output), nl=False)
+
+
+def document(value: Any, output: str) -> str:
+    """The text of `emit`: in YAML it says what it says in JSON; raises YamlMissing."""
+    import msgspec
+
+    text = _json(value)
+    if output == "json":
+        return msgspec.json.format(text, indent=2).decode() + "\n"
+    try:
+        import yaml
+    except ImportError:
+        raise YamlMissing from None
+    read = msgspec.json.decode(text)
+    found: str = yaml.safe_dump(read, sort_keys=False, allow_unicode=True, explicit_start=True)
+    return found
+
+
 def emit_json(value: Any) -> None:
     """One JSON document, indented."""
+    emit(value, "json")
+
+
+def _json(value: Any) -> bytes:
     import msgspec
 
     from moiety.model.format import encodable
 
     plain = builtins(value)
     try:
-        text = msgspec.json.encode(plain)
+        return msgspec.json.encode(plain)
     except UnicodeEncodeError:  # the name of a file, say
-        text = msgspec.json.encode(encodable(plain))
-    click.echo(msgspec.json.format(text, indent=2).decode())
+        return msgspec.json.encode(encodable(plain))
 
 
 def builtins(value: Any) -> Any:
@@ -168,6 +219,8 @@ def terminal_width() -> int | None:
     """The columns of the terminal; None if the output does not go to a terminal."""
     if sys.stdout is None or not sys.stdout.isatty():
         return None
+    import shutil  # which loads all ways to compress
+
     return shutil.get_terminal_size().columns
 
 

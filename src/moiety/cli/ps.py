@@ -13,9 +13,10 @@ from moiety.agent.control.client import call
 from moiety.agent.control.rows import ProcessRow
 from moiety.agent.system.paths import find
 from moiety.cli.output import (
+    STRUCTURED,
     Duration,
     count,
-    emit_json,
+    emit,
     fold,
     part,
     seconds,
@@ -25,6 +26,7 @@ from moiety.cli.output import (
 )
 from moiety.cli.oversized import hints
 from moiety.cli.selection import ORDERS, of_user, ordered
+from moiety.cli.status import queue_lines
 from moiety.model.errors import NoAgent
 from moiety.model.format import plain
 
@@ -60,9 +62,10 @@ def _unknown(row: ProcessRow) -> str:
     return f"{first}{more} ({count(row.unknown_calls, 'call')})"
 
 
+NO_AGENT: Final = "no agent is running, so no GPU is shared"
 WATCH_S: Final = 2.0
 COLUMNS: Final[dict[str, Callable[[ProcessRow], str]]] = {
-    "TENANT": lambda row: str(row.tenant),
+    "TENANT": lambda row: str(row.tenant or "-"),
     "PID": lambda row: str(row.pid or "-"),
     "PROGRAM": lambda row: row.program or "-",
     "GPU": lambda row: "-" if row.gpu is None else str(row.gpu),
@@ -78,6 +81,7 @@ COLUMNS: Final[dict[str, Callable[[ProcessRow], str]]] = {
     "REASON": _reason,
 }
 WIDE: Final[dict[str, Callable[[ProcessRow], str]]] = {
+    "GUARANTEED": lambda row: part(row.guaranteed) if row.guaranteed else "-",
     "CLASS": lambda row: "latency" if row.share.latency else row.priority,
     "MODE": lambda row: row.share.mode,
     "KEPT": lambda row: size(row.share.memory_bytes or None),
@@ -119,6 +123,13 @@ IDLE: Final = (
 
 
 @click.command()
+@click.option(
+    "-a",
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Also programs that use no GPU yet, and programs outside moiety.",
+)
 @wide_output_option
 @click.option(
     "--idle",
@@ -135,6 +146,7 @@ IDLE: Final = (
     "-w", "--watch", is_flag=True, help=f"Show it again every {WATCH_S:.0f} s, until Ctrl-C."
 )
 def ps(
+    is_all: bool,
     output: str,
     idle: float | None,
     user: str | None,
@@ -148,12 +160,16 @@ def ps(
     was moved out since the program started, and WAITED how long its threads stood still for a turn.
     A terminal that is too narrow shows less of it.
 
+    With -a, a program is "starting" until it has its first GPU, and "off-gpu" while none of its
+    processes uses one; "outside" is a program that uses a GPU without moiety, with the memory that
+    NVML reports.
+
     With -o wide, PEAK is the most that was on the GPU at one time, and COST how long others waited
     within the last minute because it gave way late; programs that never used half of what they ask
     for are named.
     """
-    while (rows := _rows()) is not None:
-        rows = of_user(rows, user)
+    while (found := _ask(is_all=is_all)) is not None:
+        rows = of_user(found.rows, user)
         if idle is not None:
             rows = sorted((r for r in rows if r.idle_s >= idle), key=lambda row: -row.idle_s)
         rows = ordered(rows, order)
@@ -161,42 +177,64 @@ def ps(
             click.clear()
         if quiet:
             click.echo("".join(f"{tenant}\n" for tenant in dict.fromkeys(_numbers(rows))), nl=False)
-        elif output == "json":
-            emit_json(rows)
+        elif output in STRUCTURED:
+            emit(rows, output)
         else:
-            click.echo(_table(rows, output, is_idle=idle is not None))
-            for line in hints(rows) if output == "wide" else ():
+            click.echo(_table(rows, output, is_idle=idle is not None, is_all=is_all))
+            lines = [] if idle is not None or user else list(queue_lines(found.queue))
+            lines += hints(rows) if output == "wide" else []
+            for line in [*lines, *[found.unseen] * bool(found.unseen)]:
                 click.echo(fold(plain(line), 2))
         if not watch:
             return
         time.sleep(WATCH_S)
     if not quiet:
-        if output == "json":
-            emit_json([])
+        if output in STRUCTURED:
+            emit([], output)
         else:
-            click.echo("no agent is running, so no GPU is shared")
+            click.echo(NO_AGENT)
 
 
-def _rows() -> list[ProcessRow] | None:
-    """What the agent says; None: there is no agent."""
+def _ask(*, is_all: bool) -> protocol.Processes | None:
+    """What the agent says; without an agent what NVML says, if it is to be asked, else None."""
     try:
         with call(find()) as agent:
-            return agent.ask(protocol.Ps(), protocol.Processes).rows
+            return agent.ask(protocol.Ps(is_all, is_all), protocol.Processes)
     except NoAgent:
-        return None
+        return _without_agent() if is_all else None
+
+
+def _without_agent() -> protocol.Processes:
+    """The programs on the GPUs, none of which shares them."""
+    from moiety.agent.control.other_rows import BLIND, outside_rows
+    from moiety.agent.monitor.process_finder import ProcessFinder
+    from moiety.cli.doctor.agents import recorded
+    from moiety.cli.doctor.gpus import opened
+
+    try:
+        with opened() as devices:
+            finder = ProcessFinder(devices)
+            gpus = [device.index for device in devices.inventory()]
+            found = finder.find(gpus, time.time_ns() // 1000)
+    except Exception as error:  # NVML raises anything
+        return protocol.Processes([], f"{NO_AGENT}; NVML cannot be asked who uses them: {error}")
+    rows, unseen = outside_rows(found, recorded(find()).__contains__)
+    if finder.is_blind:
+        rows, unseen = [], BLIND
+    return protocol.Processes(rows, "; ".join([NO_AGENT, *[unseen] * bool(unseen)]))
 
 
 def _numbers(rows: list[ProcessRow]) -> list[int]:
-    return [row.tenant for row in rows]
+    return [row.tenant for row in rows if row.tenant]
 
 
-def _table(rows: list[ProcessRow], output: str, *, is_idle: bool) -> str:
+def _table(rows: list[ProcessRow], output: str, *, is_idle: bool, is_all: bool) -> str:
     titles = list(IDLE if is_idle else COLUMNS)
     if any(row.container for row in rows):
         titles[3:3] = CONTAINED
     if output == "wide" and not is_idle:
         titles[-1:-1] = WIDE
-    elif len({row.uid for row in rows}) > 1 and not is_idle:
+    elif (is_all or len({row.uid for row in rows}) > 1) and not is_idle:
         titles.insert(2, "USER")
     cells = COLUMNS | WIDE | CONTAINED
     less = () if output == "wide" else LESS

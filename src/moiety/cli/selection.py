@@ -42,11 +42,11 @@ def processes_of(rows: Sequence[ProcessRow], target: str) -> list[ProcessRow]:
     found: list[ProcessRow] = []
     if target.isascii() and target.isdecimal() and len(target) < 20:
         number = int(target)
-        found = [row for row in rows if row.tenant == number]
+        found = [row for row in rows if row.tenant == number and number]
         found = found or [row for row in rows if row.pid == number and number]
     found = found or [row for row in rows if row.workload == target and target]
     if not found and target:
-        named = {row.workload: row.tenant for row in rows if row.program == target}
+        named = {row.workload: row.tenant or row.pid for row in rows if row.program == target}
         if len(named) > 1:
             raise WorkloadAmbiguous(target, sorted(named.values()))
         found = [row for row in rows if row.workload in named]

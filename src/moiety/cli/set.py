@@ -16,6 +16,7 @@ from moiety.cli.lazy_completion import completed, completed_as
 from moiety.cli.output import (
     Duration,
     Fraction,
+    Limit,
     ModeName,
     PriorityName,
     Size,
@@ -24,6 +25,8 @@ from moiety.cli.output import (
 )
 from moiety.model import errors
 from moiety.model.format import format_bytes
+from moiety.model.units import NO_LIMIT
+from moiety.version import __version__
 
 NONE = "none"
 QUANTUM = "--quantum"
@@ -65,7 +68,9 @@ def _settings(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--gpu", type=OrNone(Fraction()), help="The part it is guaranteed, or none.")
 @click.option("--gpu-limit", type=OrNone(Fraction()), help="The largest part it may have, or none.")
 @click.option("--memory", type=OrNone(Size()), help="What stays on the GPU, or none.")
-@click.option("--memory-limit", type=OrNone(Size()), help="The most it may allocate, or none.")
+@click.option(
+    "--memory-limit", type=OrNone(Limit()), help="The most it may allocate: SIZE, 150%, or none."
+)
 @click.option("--priority", type=PriorityName(), help="low, normal or high.")
 @click.option("--latency/--no-latency", default=None, help="Whether it goes first at once.")
 @click.option("--mode", type=ModeName(), help="How its memory leaves: swap or managed.")
@@ -115,7 +120,11 @@ def set(  # noqa: A001 - the command's own name
         for name, field in _FIELDS.items()
         if (value := share.get(name, msgspec.UNSET)) is not msgspec.UNSET
     }
+    if limit := changes.pop("memory_limit", None):
+        changes |= {"memory_limit_bytes": limit.size_bytes, "memory_limit_part": limit.part}
     with call(find()) as agent:
+        if changes.get("memory_limit_part") and protocol.MEMORY_PART not in agent.agent.features:
+            raise errors.AgentVersion(agent=agent.agent.product, own=__version__)
         done = agent.ask(protocol.SetShare(str(target), **changes), protocol.Shared)
     if output == "json":
         emit_json(done)
@@ -136,17 +145,17 @@ _FIELDS = {
     "gpu": "gpu",
     "gpu_limit": "gpu_limit",
     "memory": "memory_bytes",
-    "memory_limit": "memory_limit_bytes",
+    "memory_limit": "memory_limit",
     "priority": "priority",
     "latency": "latency",
     "mode": "mode",
     "quantum_s": "quantum_s",
 }
-"""The fields of a share, by option."""
+"""The fields of a share, by option; a memory limit is two."""
 _NOTHING: dict[str, Any] = {
     "gpu": None,
     "gpu_limit": 1.0,
     "memory": 0,
-    "memory_limit": None,
+    "memory_limit": NO_LIMIT,
     "quantum_s": None,
 }

@@ -8,6 +8,7 @@ import sys
 import click
 
 from moiety.agent.system.paths import find
+from moiety.cli.living import end
 from moiety.cli.output import (
     Duration,
     builtins,
@@ -37,7 +38,8 @@ def top(interval: float, once: bool, output: str) -> None:
     """Watch the GPUs and the programs that share them: q quits, p pauses, s sorts.
 
     / shows only programs and users with a text, Escape shows all again, and h draws the last hour
-    of each GPU. A screen of less than 120 columns shows fewer columns.
+    of each GPU. The arrows choose a program, and k asks whether to end it (SIGTERM), as `moiety
+    kill` does. A screen of less than 120 columns shows fewer columns.
 
     With -o json, one look: what `status` and `ps` say, at one moment.
     """
@@ -66,7 +68,7 @@ def top(interval: float, once: bool, output: str) -> None:
         if error.name not in ("textual", "rich"):
             raise
         raise ScreenMissing from None
-    Top(lambda: look(directory), agent_line, interval).run()
+    Top(lambda: look(directory), agent_line, end, interval).run()
 
 
 def snapshot(now: Look) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final, get_args
 from moiety.config.values import (
     At,
     Capacity,
+    CleanMode,
     Count,
     Exempt,
     Factor,
@@ -28,12 +29,14 @@ from moiety.config.values import (
     Log,
     Memory,
     MemoryMode,
+    Overcommit,
     Part,
     PriorityClass,
     Quantum,
     Resources,
     Size,
     SocketMode,
+    SomeMemory,
     SomeTime,
     Speed,
     Steps,
@@ -43,11 +46,12 @@ from moiety.config.values import (
     ValueKind,
     WhatIsSeen,
     When,
+    WhenHostFull,
     WhenOverdue,
     WhichAgent,
     parse_switch,
 )
-from moiety.enforcement.policy import USUAL
+from moiety.enforcement.usual import USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,9 @@ class AgentSettings:
     idle_exit_s: Time = setting("end after this long without a program; 0: never", "60s")
     linger_s: Time = setting("forget an ended workload after this long", "5s")
     say_after_s: Time = setting("tell a program's terminal why it waits; 0: never", "3s")
+    fast_handoff: Switch = setting(
+        "hand leases over in a native thread that the agent arms ahead (new; off for now)", "false"
+    )
     turn_min_s: Time = setting("the shortest turn", "100ms", arbiter=True)
     turn_factor: Factor = setting("turn length / hand-off time", "9", arbiter=True)
     quantum_s: Quantum = setting("length of every turn; 0: not fixed", "0", arbiter=True)
@@ -134,6 +141,20 @@ class AgentSettings:
     revoke_deadline_s: Time = setting("report a drain that takes longer", "10s", arbiter=True)
     overdue: WhenOverdue = setting(
         "what is done then: report, fence or kill", "report", arbiter=True
+    )
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class MemorySettings:
+    """How much memory programs may ask for together."""
+
+    overcommit: Overcommit = setting(
+        "programs may ask for this many times what GPU and arena hold; 1: no overcommit",
+        "1",
+        arbiter=True,
+    )
+    when_full: WhenHostFull = setting(
+        "what is done where what they wrote does not fit: wait or kill", "wait", arbiter=True
     )
 
 
@@ -166,7 +187,9 @@ class UserLimits:
     """What one user may have, each user of a group, or all others."""
 
     gpu: Part | None = setting("of each GPU's time, for all programs together", unset="no limit")
-    memory_bytes: Memory | None = setting("of each GPU, likewise", unset="no limit")
+    memory: SomeMemory | None = setting(
+        "of each GPU's memory, likewise: 20GiB, 50%", unset="no limit"
+    )
     priority: PriorityClass | None = setting("the highest: low, normal or high", unset="no limit")
     latency: Switch | None = setting("whether it may be --latency", unset="no limit")
     workloads: Count | None = setting("how many at one time; 0: none", unset="no limit")
@@ -186,6 +209,15 @@ class DefaultLimits(UserLimits):
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
+class NamedLimits(UserLimits):
+    """What one user is guaranteed too, or all users of a group together."""
+
+    guaranteed: Part | None = setting(
+        "guaranteed of each GPU's time, and lent while idle; to a group as a whole", unset="nothing"
+    )
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
 class RunSettings:
     """What `moiety run` asks for, where its command line does not say it."""
 
@@ -194,12 +226,18 @@ class RunSettings:
     )
     gpu_limit: Part = setting("The largest part it may have.", "1")
     memory: Memory | None = setting("What stays on the GPU while others run.", unset="nothing")
-    memory_limit: Memory | None = setting(
-        "The most GPU memory it may allocate.", unset="what the GPU has"
+    memory_limit: SomeMemory | None = setting(
+        "The most GPU memory it may allocate: 20GiB, 50%; beyond 100%: --mode managed.",
+        unset="what the GPU has",
     )
     priority: PriorityClass = setting("low, normal or high.", "normal")
     latency: Switch = setting("It goes first at once, and gives back when idle.", "false")
     mode: MemoryMode = setting("How its memory leaves: swap, managed.", "swap")
+    clean: CleanMode = setting(
+        "Memory that did not change: off (it is copied), on (it is not), verify (and compared).",
+        "off",
+        variable="MOIETY_CLEAN",
+    )
     quantum: SomeTime | None = setting("How long its turns are.", unset="as the agent makes them")
     say: When = setting(
         "Say on stderr why it waits: auto (a terminal), always, never.",
@@ -276,10 +314,11 @@ class Section:
 
 SECTIONS: Final = {
     "agent": Section(AgentSettings, "--", "MOIETY_AGENT_"),
+    "memory": Section(MemorySettings, "--memory-", "MOIETY_MEMORY_"),
     "watch": Section(WatchSettings, "--watch-", "MOIETY_WATCH_"),
     "defaults": Section(DefaultLimits),
-    "users.*": Section(UserLimits),
-    "groups.*": Section(UserLimits),
+    "users.*": Section(NamedLimits),
+    "groups.*": Section(NamedLimits),
     "run": Section(RunSettings, "--", "MOIETY_RUN_"),
     "kube": Section(KubeSettings, "--", "MOIETY_KUBE_"),
     "cli": Section(CliSettings, None, "MOIETY_"),

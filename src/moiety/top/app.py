@@ -9,10 +9,12 @@ from typing import ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 
 from moiety.agent.control.protocol import NodeStatus
+from moiety.agent.control.rows import ProcessRow
+from moiety.model.errors import MoietyError
 from moiety.top.history import drawn
 from moiety.top.rows import (
     AMOUNTS,
@@ -37,7 +39,10 @@ WORDS_WIDTH: Final = 44
 
 
 class Top(App[None]):
-    """GPUs above, tenants below; `look` is asked every `interval_s`, in a thread of its own."""
+    """GPUs above, tenants below; `look` is asked every `interval_s`, in a thread of its own.
+
+    `kill` ends the process of a row, returns what it did, and raises MoietyError.
+    """
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
@@ -45,6 +50,7 @@ class Top(App[None]):
     #gpus { height: auto; max-height: 50%; padding: 1 1; }
     #tenants { height: 1fr; }
     #filter { display: none; }
+    #question { display: none; height: 1; padding: 0 1; background: $warning; color: $text; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         ("q", "quit", "Quit"),
@@ -53,17 +59,22 @@ class Top(App[None]):
         ("slash", "filter", "Filter"),
         ("escape", "unfilter", "All"),
         ("h", "history", "History"),
+        ("k", "kill", "Kill"),
+        Binding("y", "answer(True)", "Yes", show=False),
+        Binding("n", "answer(False)", "No", show=False),
     ]
 
     def __init__(
         self,
         look: Callable[[], Look],
         headline: Callable[[NodeStatus], str],
+        kill: Callable[[ProcessRow], str],
         interval_s: float = 1.0,
     ) -> None:
         super().__init__()
         self._look = look
         self._headline = headline
+        self._kill = kill
         self._interval_s = interval_s
         self._rates = Rates()
         self._now: Look | None = None
@@ -77,18 +88,24 @@ class Top(App[None]):
         """Only programs and users with this text are shown."""
         self.shows_history = False
         self._titles: tuple[str, ...] = ()
+        self._shown: list[ProcessRow] = []
+        """The rows on the screen, from above."""
+        self._asked: ProcessRow | None = None
+        """The program that the open question is about; None: there is no question."""
 
     def compose(self) -> ComposeResult:
         """The parts of the screen, from above."""
         yield Static("asking the agent", id="agent")
         yield Static(id="gpus")
-        table: DataTable[Text] = DataTable(id="tenants", cursor_type="none", zebra_stripes=True)
+        table: DataTable[Text] = DataTable(id="tenants", cursor_type="row", zebra_stripes=True)
         yield table
+        yield Static(id="question", markup=False)
         yield Input(placeholder="a program or a user", id="filter")
         yield Footer()
 
     async def on_mount(self) -> None:
         """Look now, and then regularly."""
+        self.query_one("#tenants").focus()
         self.set_interval(self._interval_s, self.look_again)
         self.call_later(self.look_again)
 
@@ -131,8 +148,36 @@ class Top(App[None]):
         box.focus()
 
     def action_unfilter(self) -> None:
-        """Show all tenants again."""
-        self._filter_by("")
+        """Leave an open question unanswered, else show all tenants again."""
+        if self._asked is not None:
+            self._ask(None)
+        else:
+            self._filter_by("")
+
+    def action_kill(self) -> None:
+        """Ask whether to end the program under the cursor."""
+        at = self.query_one("#tenants", DataTable).cursor_row
+        if at < len(self._shown):
+            self._ask(self._shown[at])
+
+    async def action_answer(self, yes: bool) -> None:
+        """End the program of the open question, or not."""
+        chosen = self._asked
+        self._ask(None)
+        if chosen is None or not yes:
+            return
+        try:
+            self.notify(await asyncio.to_thread(self._kill, chosen), markup=False)
+        except MoietyError as error:
+            self.notify(error.render(), severity="error", markup=False)
+
+    def _ask(self, row: ProcessRow | None) -> None:
+        self._asked = row
+        line = self.query_one("#question", Static)
+        line.display = row is not None
+        if row is not None:
+            whose = f" of {row.user}" if row.user else ""
+            line.update(f"Send SIGTERM to {row.program} (pid {row.pid}){whose}? y: yes, n: no")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Show only what has the text that was typed."""
@@ -142,7 +187,7 @@ class Top(App[None]):
         self.filter = text.strip()
         box = self.query_one("#filter", Input)
         box.value, box.display = self.filter, False
-        self.set_focus(None)
+        self.query_one("#tenants").focus()
         self.draw()
 
     def _take(self, now: Look) -> None:
@@ -169,17 +214,22 @@ class Top(App[None]):
                 lines += [Text(line, no_wrap=True) for line in drawn(now.status.gpus[index])]
         self.query_one("#gpus", Static).update(Text("\n").join(lines))
         table = self.query_one("#tenants", DataTable)
-        at = table.scroll_offset
+        at, cursor = table.scroll_offset, table.cursor_row
+        chosen = _key(self._shown[cursor]) if cursor < len(self._shown) else None
         titles = columns(self.size.width)
         table.clear(columns=titles != self._titles)
         if titles != self._titles:
             self._titles = titles
             for title in titles:
                 table.add_column(_cell(title, title, ""), key=title)
-        for row in ordered(matching(now.rows, self.filter), self.order, self._rates):
+        self._shown = ordered(matching(now.rows, self.filter), self.order, self._rates)
+        for row in self._shown:
             colour = self._colour(row.tenant)
             texts = zip(titles, shown(row, self._rates, titles), strict=True)
             table.add_row(*(_cell(title, text, colour) for title, text in texts))
+        keys = [_key(row) for row in self._shown]
+        cursor = keys.index(chosen) if chosen in keys else cursor
+        table.move_cursor(row=cursor, animate=False, scroll=False)
         table.scroll_to(at.x, at.y, animate=False)
 
     def _gpus(self, now: Look) -> list[int]:
@@ -214,6 +264,11 @@ class Top(App[None]):
 
     def _colour(self, tenant: int) -> str:
         return COLOURS[tenant % len(COLOURS)]
+
+
+def _key(row: ProcessRow) -> tuple[str, int, int | None]:
+    """What stays the same of a row from look to look."""
+    return row.workload, row.tenant, row.gpu
 
 
 def _cell(title: str, text: str, colour: str) -> Text:

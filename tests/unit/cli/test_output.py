@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import sys
+from pathlib import Path
 
-from moiety.cli.output import Size, count, fold, seconds, size, table
-from moiety.model.errors import InvalidSize
+import pytest
+from click.testing import CliRunner
+
+from moiety.agent.control.protocol import Processes
+from moiety.agent.core.journal_events import Event
+from moiety.cli.events import events
+from moiety.cli.main import moiety
+from moiety.cli.output import Size, count, document, fold, seconds, size, table
+from moiety.model.errors import InvalidSize, NoAgent, YamlMissing
+from tests.unit.top.test_rows import row
 
 
 def test_text_stands_left_and_numbers_stand_right() -> None:
@@ -48,6 +58,48 @@ def test_a_size_option_takes_units_and_no_nothing() -> None:
     assert Size().convert(5, None, None) == 5
     with pytest.raises(InvalidSize, match="no memory at all"):
         Size().convert("0", None, None)
+
+
+def test_yaml_says_what_json_says() -> None:
+    yaml = pytest.importorskip("yaml")
+    answer = Processes([row(program="caf\u00e9\udcff: yes", labels={"pod": "on"})], "no, 1e3")
+    text = document(answer, "yaml")
+    assert text.startswith("---\nrows:\n- tenant: 1\n")
+    assert "café?: yes" in text
+    assert yaml.safe_load(text) == json.loads(document(answer, "json"))
+
+
+def test_yaml_is_refused_without_its_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert document([], "json") == "[]\n"
+    with pytest.raises(YamlMissing, match="not installed") as refused:
+        document([], "yaml")
+    assert (int(refused.value.exit_code), "moiety[yaml]" in refused.value.hint) == (78, True)
+
+
+@pytest.mark.parametrize("command", ["ps", "status", "gpu ls", "inspect x"])
+def test_the_commands_that_show_have_yaml(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MOIETY_DIR", str(tmp_path))
+    found = CliRunner().invoke(moiety, [*command.split(), "-o", "yaml"])
+    if command.startswith("inspect"):
+        assert isinstance(found.exception, NoAgent)
+    else:
+        assert found.output in ("--- []\n", "--- null\n...\n"), found.output
+
+
+def test_each_event_is_a_document_of_yaml(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MOIETY_DIR", str(tmp_path))
+    happened = [Event(number, 1.0, "warning", "Refused", "") for number in (1, 2)]
+    monkeypatch.setattr("moiety.cli.events.known", lambda _: iter(happened))
+    shown = CliRunner().invoke(events, ["-o", "yaml"]).output
+    assert [line for line in shown.splitlines() if "number" in line or line == "---"] == [
+        "---",
+        "number: 1",
+        "---",
+        "number: 2",
+    ]
 
 
 ROWS = [["1", "train", "12 GiB", "it waits for tenant 2"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moiety.cli.oversized import hint, hints
+from moiety.cli.oversized import hints, oversized
 from moiety.model.share import Share
 from tests.unit.top.test_rows import row
 
@@ -12,7 +12,8 @@ GIB = 1 << 30
 def test_a_program_that_worked_and_used_little_is_named() -> None:
     share = Share(memory_limit_bytes=20 * GIB)
     much = row(3, share=share, peak_bytes=6 * GIB, received_s=61.0)
-    assert hint(much) == "asks 20 GiB, never used more than 6 GiB"
+    (found,) = oversized([much])
+    assert found.text == "train (3) asks 20 GiB, never used more than 6 GiB"
     (said,) = hints([much, row(4)])
     assert "train (3) asks 20 GiB" in said
     assert "`moiety set 3 --memory-limit SIZE`" in said
@@ -22,7 +23,7 @@ def test_a_program_that_worked_and_used_little_is_named() -> None:
 
 def test_others_are_not() -> None:
     share = Share(memory_limit_bytes=20 * GIB)
-    assert hint(row(share=share, peak_bytes=6 * GIB, received_s=59.0)) == "", "too early to tell"
-    assert hint(row(share=share, peak_bytes=11 * GIB, received_s=61.0)) == ""
-    assert hint(row(share=share, gpu=None, received_s=61.0)) == ""
-    assert hint(row(peak_bytes=1, received_s=61.0)) == "", "it asks for nothing"
+    assert not oversized([row(share=share, peak_bytes=6 * GIB, received_s=59.0)]), "too early"
+    assert not oversized([row(share=share, peak_bytes=11 * GIB, received_s=61.0)])
+    assert not oversized([row(share=share, gpu=None, received_s=61.0)])
+    assert not oversized([row(peak_bytes=1, received_s=61.0)]), "it asks for nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from moiety.agent.control.protocol import Processes
 from moiety.cli import ps as module
 from tests.unit.top.test_rows import row
 
@@ -12,9 +13,14 @@ ROWS = [row(1, user="ann", uid=7, gpu=0), row(1, user="ann", uid=7, gpu=1), row(
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, *arguments: str, looks: int = 1) -> str:
-    answers = [ROWS] * looks
+    answers = [Processes(ROWS)] * looks
     passed: list[float] = []
-    monkeypatch.setattr(module, "_rows", lambda: answers.pop() if answers else None)
+
+    def ask(*, is_all: bool) -> Processes | None:
+        assert is_all is ("-a" in arguments)
+        return answers.pop() if answers else None
+
+    monkeypatch.setattr(module, "_ask", ask)
     monkeypatch.setattr("time.sleep", passed.append)
     done = CliRunner().invoke(module.ps, arguments)
     assert done.exit_code == 0, done.output
@@ -27,6 +33,14 @@ def test_quiet_tells_each_tenant_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, "-q", "--user", "bob") == "2\n"
     assert shown(monkeypatch, "-q", "--sort", "pid") == "1\n2\n"
     assert shown(monkeypatch, "-q", "--user", "nobody") == ""
+
+
+def test_who_is_no_tenant_has_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.ROWS", [row(0, pid=9, user="ann", state="outside")])
+    assert shown(monkeypatch, "-a", "-q") == ""
+    titles, line = shown(monkeypatch, "-a").splitlines()
+    assert titles.split()[:4] == ["TENANT", "PID", "USER", "PROGRAM"]
+    assert line.split()[:4] == ["-", "9", "ann", "train"]
 
 
 def test_watch_shows_it_again_until_the_agent_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,16 @@ def test_a_number_means_a_process_and_a_name_its_workload(target: str, meant: li
     assert [r.tenant for r in processes_of(ROWS, target)] == meant
 
 
+def test_a_program_without_a_tenant_is_found_by_pid_name_and_workload() -> None:
+    starting = row(0, pid=90, workload="c", program="slow.py", gpu=None)
+    for target in ("90", "slow.py", "c"):
+        assert processes_of([*ROWS, starting], target) == [starting]
+    with pytest.raises(WorkloadUnknown):
+        processes_of([*ROWS, starting], "0")
+    with pytest.raises(WorkloadAmbiguous, match="3, 90"):
+        processes_of([ROWS[2], row(0, pid=90, workload="c", program="serve")], "serve")
+
+
 def test_what_means_nothing_or_too_much_is_refused() -> None:
     for target in ("", "99", "0", "nosuch", "9" * 5000):
         with pytest.raises(WorkloadUnknown):

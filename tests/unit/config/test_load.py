@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moiety.arbiter.settings import OverduePolicy, WhenFull
 from moiety.config.files import File, Kind, places, read, read_all
 from moiety.config.load import Config, Source, load, problems
 from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, RunSettings, Setting, of_section
-from moiety.config.values import parse_factor
+from moiety.config.values import OVERDUE, WHEN_FULL, parse_factor
 from moiety.model.errors import BadConfigFile, BadSetting, InvalidDuration
 from moiety.model.share import Mode
 
@@ -237,3 +238,11 @@ def test_names_are_used_once_and_every_default_can_be_read() -> None:
         if setting.default is not None:
             setting.parse(setting.default)
     assert set(SECTIONS) >= OF_THE_SYSTEM
+
+
+def test_the_words_of_overdue_are_those_of_the_arbiter() -> None:
+    assert tuple(OverduePolicy) == OVERDUE
+    assert tuple(WhenFull) == WHEN_FULL
+    overdue = next(s for s in SETTINGS if s.name == "agent.overdue")
+    assert [overdue.parse(word) for word in OVERDUE] == list(OverduePolicy)
+    assert isinstance(overdue.parse("kill"), OverduePolicy)

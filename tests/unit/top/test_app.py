@@ -14,6 +14,7 @@ from textual.widgets import DataTable, Static
 
 from moiety.agent.control.protocol import NodeStatus
 from moiety.agent.control.rows import GpuRow, ProcessRow
+from moiety.model.errors import NotAllowed
 from moiety.model.share import Share
 from moiety.top.app import Top
 from moiety.top.rows import NARROW
@@ -45,6 +46,8 @@ class Screen:
 
     def __init__(self, pilot: Pilot[None], app: Top, looks: list[Look]) -> None:
         self.pilot, self.app, self.looks = pilot, app, looks
+        self.killed: list[ProcessRow] = []
+        self.told: list[str] = []
 
     async def shows(self, look: Look) -> None:
         self.looks[:] = [look]
@@ -67,16 +70,25 @@ def on_screen(scene: Callable[[Screen], Awaitable[None]], first: Look, width: in
     looks = [first]
 
     async def play() -> None:
-        app = Top(lambda: looks[0], lambda found: f"agent {found.pid}", interval_s=3600.0)
+        def kill(row: ProcessRow) -> str:
+            screen.killed.append(row)
+            if row.pid == FOREIGN:
+                raise NotAllowed("it is another user's")
+            return f"ended {row.pid}"
+
+        app = Top(lambda: looks[0], lambda found: f"agent {found.pid}", kill, interval_s=3600.0)
         async with app.run_test(size=(width, 30)) as pilot:
             await pilot.pause()
             screen = Screen(pilot, app, looks)
+            app.notify = lambda text, **_: screen.told.append(text)  # type: ignore[method-assign]
             await screen.shows(first)
             await scene(screen)
 
     asyncio.run(play())
 
 
+FOREIGN = 4702
+"""The pid of a program that may not be ended."""
 SEEN = Look(1.0, status(), rows(20 * MIB, 40 * MIB))
 
 
@@ -198,3 +210,45 @@ def test_h_draws_the_last_hour() -> None:
         assert "GPU 0 has no history yet" in screen.text("#gpus")
 
     on_screen(scene, SEEN)
+
+
+def test_k_ends_the_chosen_program_after_a_question() -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("k")
+        assert "SIGTERM to program-1 (pid 4701)?" in screen.text("#question")
+        for refusal in ("n", "escape"):
+            await screen.press(refusal)
+            assert not screen.app.query_one("#question").display
+            await screen.press("y")
+            assert screen.killed == [], "an answer without a question"
+            await screen.press("k")
+        await screen.press("y")
+        assert [row.pid for row in screen.killed] == [4701]
+        assert screen.told == ["ended 4701"]
+        assert not screen.app.query_one("#question").display
+
+    on_screen(scene, SEEN)
+
+
+def test_the_cursor_and_the_question_stay_with_their_program() -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("down")
+        await screen.press("s")
+        assert screen.column(0) == ["2", "1"]
+        await screen.press("k")
+        await screen.shows(Look(2.0, status(), rows(50 * MIB, 40 * MIB)))
+        assert screen.column(0) == ["1", "2"]
+        assert "program-2" in screen.text("#question")
+        await screen.press("y")
+        assert [row.pid for row in screen.killed] == [FOREIGN]
+        assert "it is another user's" in screen.told[0]
+
+    on_screen(scene, SEEN)
+
+
+def test_k_on_an_empty_screen_asks_nothing() -> None:
+    async def scene(screen: Screen) -> None:
+        await screen.press("k")
+        assert not screen.app.query_one("#question").display
+
+    on_screen(scene, Look(1.0, status()))

@@ -12,15 +12,18 @@ from typing import Any, Final
 from moiety.agent.control import metrics, protocol, saved_settings
 from moiety.agent.control.configuration import Read, later
 from moiety.agent.control.containers import ContainerShares
+from moiety.agent.control.conversation import Conversation
 from moiety.agent.control.creation import Creation
 from moiety.agent.control.gpu_drain import GpuDrain
 from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.options import Options
+from moiety.agent.control.other_rows import workload_rows
 from moiety.agent.control.report import Reports
 from moiety.agent.control.rights import is_admin, must_be_admin, only_own
+from moiety.agent.control.rows import WaiterRow
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.control.shares import Shares
-from moiety.agent.control.visibility import events_for, rows_for
+from moiety.agent.control.visibility import events_for, rows_for, waiters_for
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.clients import Clients
 from moiety.agent.core.event_recorder import StepRecorder
@@ -71,6 +74,8 @@ class ControlCommands:
     limits: LimitEnforcer | None = None
     read: Read | None = None
     """Reads the options and rules as they are written now."""
+    on_gpus_changed: list[Callable[[], None]] = field(default_factory=list)
+    """Called when GPUs were drained or resumed, or the rules for users changed."""
     changed: SavedSettings = field(default_factory=SavedSettings)
     """What was changed since the first agent here started."""
     metrics_address: str = ""
@@ -78,8 +83,15 @@ class ControlCommands:
     """True if the command that ends this agent starts the next one."""
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def answer(self, request: Any, peer: processes.Peer) -> protocol.Answer:
-        """Answer one request; raises MoietyError or OSError."""
+    async def answer(
+        self, request: Any, peer: processes.Peer, conversation: Conversation | None = None
+    ) -> protocol.Answer:
+        """Answer one request; raises MoietyError or OSError.
+
+        By `conversation` a command that waits is told its place.
+        """
+        if isinstance(request, protocol.CreateWorkload):
+            return await self.on_create_workload(request, peer, conversation)
         return await HANDLERS[type(request)](self, request, peer)
 
     # Who is there
@@ -94,6 +106,7 @@ class ControlCommands:
             pid=os.getpid(),
             capacity_bytes=self.options.capacity_bytes,
             simulated=is_simulated(),
+            features=list(protocol.FEATURES),
         )
 
     async def on_ping(self, asked: protocol.Ping, peer: processes.Peer) -> protocol.Done:
@@ -103,9 +116,10 @@ class ControlCommands:
     async def on_stop(self, asked: protocol.Stop, peer: processes.Peer) -> protocol.Done:
         """End the agent; raises AgentBusy while programs use it."""
         must_be_admin(peer, "end this agent")
-        clients = self.clients.by_number
-        if clients and not asked.force:
-            raise AgentBusy(programs=[str(c) for c in clients.values()])
+        programs = [str(client) for client in self.clients.by_number.values()]
+        programs += [f"{row.program} (waits)" for row in self._queue_for(peer)]
+        if programs and not asked.force:
+            raise AgentBusy(programs=programs)
         self.restarts = asked.restarts
         self.stop("asked to restart" if asked.restarts else "asked to")
         return protocol.Done()
@@ -113,12 +127,15 @@ class ControlCommands:
     # Workloads and shares
 
     async def on_create_workload(
-        self, asked: protocol.CreateWorkload, peer: processes.Peer
+        self,
+        asked: protocol.CreateWorkload,
+        peer: processes.Peer,
+        conversation: Conversation | None = None,
     ) -> protocol.Created:
         """Make the asking process a workload of its own."""
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
-        return await self.creation.create(asked, peer)
+        return await self.creation.create(asked, peer, conversation)
 
     async def _learn(self, peer: processes.Peer) -> None:
         """Wait until it is known who a user is, and the user who accounts for it."""
@@ -133,7 +150,8 @@ class ControlCommands:
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
         only = self.limits.gpus_of(peer.uid) if self.limits else None
-        return self.containers.create(self.creation.cards.within(asked, only), peer)
+        usages = await self.creation.cards.measured(self.creation.usages) if asked.cards else {}
+        return self.containers.create(self.containers.placed(asked, only, usages, peer.uid), peer)
 
     async def on_remove_container(
         self, asked: protocol.RemoveContainer, peer: processes.Peer
@@ -177,14 +195,25 @@ class ControlCommands:
             metrics=self.metrics_address,
             settings=dataclasses.asdict(self.settings.now),
             user=name_of(os.getuid()),
+            guarantees=self._guarantees(peer),
             shared=self.directory.shared,
+            queue=self._queue_for(peer),
             notes=self.reports.notes() if is_admin(peer) else [],
         )
 
     async def on_ps(self, asked: protocol.Ps, peer: processes.Peer) -> protocol.Processes:
         """List the processes that the user may see."""
+        outside, unseen = await self.reports.outside() if asked.outside else ([], "")
         rows = self.reports.process_rows()
-        return protocol.Processes(rows=rows_for(rows, peer.uid, self._visible_to(peer)))
+        if asked.workloads:
+            rows += workload_rows(self.workloads.by_id.values(), self.workloads.effective)
+        seen = rows_for(rows + outside, peer.uid, self._visible_to(peer))
+        return protocol.Processes(rows=seen, unseen=unseen, queue=self._queue_for(peer))
+
+    def _queue_for(self, peer: processes.Peer) -> list[WaiterRow]:
+        """Return those who wait for GPUs, as far as the user may see them."""
+        rows = self.creation.queue.rows() if self.creation.queue else []
+        return waiters_for(rows, peer.uid, self._visible_to(peer))
 
     async def on_timeline(
         self, asked: protocol.TimelineRequest, peer: processes.Peer
@@ -228,6 +257,12 @@ class ControlCommands:
             seen = dataclasses.replace(seen, processes=rows)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
 
+    def _guarantees(self, peer: processes.Peer) -> dict[str, float]:
+        """Return what owners of time are guaranteed, as far as a user may see it."""
+        if self.limits is None or self._visible_to(peer) is Visible.NOTHING:
+            return {}
+        return self.limits.guarantees.names()
+
     def _visible_to(self, peer: processes.Peer) -> Visible:
         """Return what a user sees of others."""
         return Visible.ALL if is_admin(peer) else self.options.visible
@@ -248,7 +283,13 @@ class ControlCommands:
         saved_settings.write(self.directory, changed, self.options)
         self.changed = changed
         self.drain.set(uuids, drained=asked.drained)
+        self._retry()
         return protocol.GpuList(self.drain.rows(peer.uid, Visible.ALL, uuids))
+
+    def _retry(self) -> None:
+        """Choose again where GPUs are waited for, and where a program has used none yet."""
+        for call in self.on_gpus_changed:
+            call()
 
     # Settings
 
@@ -256,6 +297,16 @@ class ControlCommands:
         """Learn what the pods of this machine are called."""
         must_be_admin(peer, "say what pods are called")
         self.journal.pods = asked.names
+        return protocol.Done()
+
+    async def on_guarantee_namespaces(
+        self, asked: protocol.GuaranteeNamespaces, peer: processes.Peer
+    ) -> protocol.Done:
+        """Guarantee parts of each GPU's time to namespaces; raises BadArgument."""
+        must_be_admin(peer, "guarantee time to namespaces")
+        if self.limits is not None:
+            self.limits.guarantees.set_namespaces(asked.parts)
+            self._retry()
         return protocol.Done()
 
     async def on_set_agent(self, asked: protocol.SetAgent, peer: processes.Peer) -> protocol.Done:
@@ -316,6 +367,7 @@ class ControlCommands:
             self.reports.monitor.change(after.watch)
         if self.limits:
             self.limits.replace(rules)
+        self._retry()
         self.runtime.log.info("reload", later=waits)
         told = f"for the next agent only: {', '.join(waits)}" if waits else ""
         self.journal.note("Reloaded", told)
@@ -341,6 +393,7 @@ HANDLERS: Final[dict[type[protocol.ControlRequest], Handler]] = {
     protocol.GpusRequest: ControlCommands.on_gpus,
     protocol.DrainGpus: ControlCommands.on_drain_gpus,
     protocol.NamePods: ControlCommands.on_pods,
+    protocol.GuaranteeNamespaces: ControlCommands.on_guarantee_namespaces,
     protocol.Reload: ControlCommands.on_reload,
     protocol.Stop: ControlCommands.on_stop,
 }

@@ -97,6 +97,7 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """One process on one GPU in `moiety ps`; `gpu` is None until it attached one."""
 
     tenant: int
+    """Its number; 0: it is no tenant (other_rows.py)."""
     pid: int
     program: str
     workload: str
@@ -126,6 +127,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """The gang with which it holds GPUs; empty: none."""
     paused: bool = False
     """True while its --gpu-limit is used up."""
+    guaranteed: float = 0.0
+    """The part of a GPU's time that its user, group or namespace is guaranteed; 0: nothing."""
     evicted_bytes: int = 0
     """Bytes that the process moved to the host, on all its GPUs, since it started."""
     restored_bytes: int = 0
@@ -133,6 +136,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """Bytes that left the GPU without a copy, because they were zeros."""
     managed_bytes: int = 0
     """Allocated bytes that the driver pages (managed memory)."""
+    oversubscribed_bytes: int = 0
+    """What of them the GPU has no room for: the driver keeps as many bytes in host memory."""
     pinned_bytes: int = 0
     """Allocated bytes that never leave the GPU, for instance because others can see them."""
     pins: dict[str, int] = {}
@@ -162,6 +167,22 @@ class ProcessRow(msgspec.Struct, frozen=True):
     def host_bytes(self) -> int:
         """Allocated bytes that are in host memory now."""
         return max(0, self.allocated_bytes - self.resident_bytes)
+
+
+class WaiterRow(msgspec.Struct, frozen=True):
+    """One `moiety run --wait` that waits until GPUs have room."""
+
+    place: int
+    """In the queue; 1 is the next."""
+    pid: int
+    uid: int
+    user: str
+    program: str
+    share: Share
+    gpus: int
+    """How many GPUs it asks for."""
+    waited_s: float
+    reason: str
 
 
 class StrangerRow(msgspec.Struct, frozen=True):

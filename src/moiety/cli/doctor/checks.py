@@ -16,6 +16,7 @@ from moiety.agent.system.paths import find, prepare
 from moiety.cli.doctor import agents, container_shares, gpus, host
 from moiety.cli.doctor.finding import Finding
 from moiety.cli.doctor.talk import talk
+from moiety.cli.doctor.unused import unused
 from moiety.cli.output import count
 from moiety.devices.driver import (
     KNOWN_CUDA,
@@ -146,12 +147,13 @@ def agent() -> Iterator[Finding]:
 
 
 def programs() -> Iterator[Finding]:
-    """Calls of running programs that moiety does not know, or that pin their memory."""
+    """What running programs hold without need, and calls that moiety does not know or that pin."""
     try:
         with talk(find()) as call:
             rows = call.ask(protocol.Ps(), protocol.Processes).rows
     except errors.MoietyError:
         return
+    yield from unused(rows)
     about = "programs"
     unknown = {row.pid: row for row in rows if row.unknown_calls}
     for row in unknown.values():
