@@ -95,10 +95,13 @@ def ideal_s(job: Job, alone_s: float, capacity_bytes: int) -> float:
 
 
 def go(jobs: Sequence[subprocess.Popen[str]]) -> float:
-    """Start jobs all at once, first warm, then counted; seconds until the last is done.
+    """Start jobs all at once, first warm, then counted; seconds until the last is done."""
+    spans = spans_s(jobs)
+    return max(end_s for _, end_s in spans) - min(begin_s for begin_s, _ in spans)
 
-    All must be right.
-    """
+
+def spans_s(jobs: Sequence[subprocess.Popen[str]]) -> list[tuple[float, float]]:
+    """Start jobs as `go` does; when each began and ended what is counted. All must be right."""
 
     def said(job: subprocess.Popen[str]) -> str:
         assert job.stdout
@@ -122,7 +125,7 @@ def go(jobs: Sequence[subprocess.Popen[str]]) -> float:
         out, err = job.communicate()
         if job.returncode != 0:
             raise SystemExit(f"bench: a job ended with {job.returncode}: {out}{err}")
-    return (max(end for _, end in stamps) - min(begin for begin, _ in stamps)) / 1e9
+    return [(begin / 1e9, end / 1e9) for begin, end in stamps]
 
 
 def alone_s(folder: Path, program: Path, job: Job) -> float:
