@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -247,10 +248,13 @@ def test_programs_that_take_turns_are_followed(
     command = [programs / "worker", kernels, str(60 << 20), "60", "2", "0"]
     running = [node.run([*command, str(seed)]) for seed in range(2)]
     file = tmp_path / "trace.json"
-    done = node.cli("trace", "--follow", "1s", "-o", str(file))
-    assert (done.returncode, done.stderr) == (0, "")
+    events: list[dict[str, Any]] = []
+    while not events or any(process.poll() is None for process in running):
+        done = node.cli("trace", "--follow", "1s", "-o", str(file))
+        assert (done.returncode, done.stderr) == (0, "")
+        events += check(load(file.read_text()))
+        file.unlink()
     assert_right(*running)
-    events = check(load(file.read_text()))
     threads = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert threads == {f"worker (pid {process.pid})" for process in running}
     for name in ("held", "draining", "evicting", "restoring", "waiting", "telling"):

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from random import Random
 
 from moiety.arbiter.settings import OverduePolicy
-from tests.support.arbiter_invariants import GPUS
+from moiety.arbiter.states import Apart
+from tests.support.arbiter_invariants import CHUNK_MOST, GPUS, ONE_OWNER, UNEQUAL_OWNERS
 from tests.support.arbiter_rules import NEVER, PROCESSES, Anything
 
 WEIGHTS = {
@@ -29,6 +30,8 @@ WEIGHTS = {
     "depend": 0.5,
     "decide_otherwise": 0.1,
     "promise": 1.0,
+    "guarantee": 0.3,
+    "divide": 0.7,
     "die": 0.3,
     "work": 15.0,
     "hear": 15.0,
@@ -48,9 +51,9 @@ def happen(day: Anything, what: str, dice: Random) -> None:
     """Do what a rule does, if it can be done now."""
     tenants = day.known
     if what == "join" and len(day.node.tenants) < PROCESSES:
-        day.join()
+        day.join(dice)
     elif what == "join_gang" and len(day.node.tenants) < PROCESSES and day.unsettled is None:
-        day.join_gang(dice.choice("gh"), dice.randint(0, 3))
+        day.join_gang(dice, dice.choice("gh"), dice.randint(0, 3))
     elif what == "band" and tenants and day.unsettled is None:
         day.band(dice, dice.choice("gh"))
     elif what == "compute" and any(t.gang and t.is_open for t in tenants):
@@ -67,6 +70,8 @@ def happen(day: Anything, what: str, dice: Random) -> None:
         day.attach(dice, dice.randrange(GPUS), dice.randint(0, 1))
     elif what == "touch" and tenants:
         day.touch(dice)
+    elif what == "write" and any(t.is_open and t.blocks for t in tenants):
+        day.write(dice)
     elif what == "misbehave" and tenants:
         day.misbehave(dice, dice.choice([0, 1, 2, 4]))
     elif what == "depend" and tenants:
@@ -75,6 +80,10 @@ def happen(day: Anything, what: str, dice: Random) -> None:
         day.decide_otherwise(dice.choice([OverduePolicy.REPORT, OverduePolicy.FENCE]))
     elif what == "promise" and tenants and day.unsettled is None:
         day.promise(dice)
+    elif what == "guarantee" and day.unsettled is None:
+        day.guarantee(dice)
+    elif what == "divide" and tenants and day.unsettled is None:
+        day.divide(dice, dice.choice([Apart.NO, Apart.OF_MPS, Apart.OF_ALL]))
     elif what == "die" and tenants:
         day.die(dice)
     elif what == "free" and any(block.admitted for t in tenants for block in t.blocks):
@@ -100,14 +109,70 @@ ALLOWING = {**WEIGHTS, "join_gang": 0.0, "band": 0.0, "allocate": 6.0, "free": 5
 """With allowances, which gangs never have."""
 
 
+OVERCOMMITTED = {**WEIGHTS, "write": 15.0, "work": 30.0, "hear": 30.0, "die": 0.1, "free": 1.0}
+"""With programs that ask for more than there is, and write some of it."""
+
+
+def calm_owners(dice: Random) -> set[str]:
+    """What does not happen on some days, so that what others need no reason for shows there."""
+    calm = {"guarantee"} if dice.random() < 0.6 else set()
+    return calm | ({"divide"} if dice.random() < 0.5 else set())
+
+
+def overcommitted_day(day: Anything, seed: int) -> Iterator[None]:
+    """A day in steps on which programs may ask for three times what there is."""
+    dice = Random(seed)
+    at = [dice.choice([(0,), (0,), (0,), (0, 1)]) for _ in range(dice.randint(2, 4))]
+    factor = dice.choice([0.0, 9.0])
+    large = [(gpus, [dice.randint(2, CHUNK_MOST) for _ in range(3)]) for gpus in at]
+    owners = dice.choice([ONE_OWNER, UNEQUAL_OWNERS])
+    day.begin(dice.randint(3, 8), factor, large, overcommit=3.0, owners=owners)
+    calm = {"join_gang", "band"} | calm_owners(dice)
+    calm |= {"misbehave", "measure", "promise", "depend"} if dice.random() < 0.7 else set()
+    weights = {what: weight for what, weight in OVERCOMMITTED.items() if what not in calm}
+    for what in dice.choices(list(weights), list(weights.values()), k=250):
+        happen(day, what, dice)
+        yield
+
+
+LIGHT = {
+    "touch": 12.0,
+    "fall_idle": 6.0,
+    "promise": 0.7,
+    "die": 0.05,
+    "join": 0.1,
+    "free": 0.2,
+    "allocate": 0.2,
+    "work": 20.0,
+    "hear": 20.0,
+    "wait": 8.0,
+}
+"""With few bytes and no gangs: most hand-offs are of classes, and move nothing."""
+
+
+def light_day(day: Anything, seed: int) -> Iterator[None]:
+    """A day in steps on which all programs mostly fit."""
+    dice = Random(seed)
+    at = [dice.choice([(0,), (0,), (0,), (1,), (0, 1)]) for _ in range(dice.randint(2, 4))]
+    day.begin(1000, dice.choice([0.0, 9.0]), [(gpus, [1]) for gpus in at])
+    for _ in range(4):
+        happen(day, "promise", dice)
+    for what in dice.choices(list(LIGHT), list(LIGHT.values()), k=250):
+        happen(day, what, dice)
+        yield
+
+
 def pass_by(day: Anything, seed: int, *, allowing: bool = False) -> Iterator[None]:
     """A day in steps."""
     dice = Random(seed)
     most = 1 if allowing else 4
     at = [dice.choice([(0,), (0,), (1,), (0, 1)]) for _ in range(dice.randint(min(2, most), most))]
     arena, factor = dice.choice([1000, 1000, 5]), dice.choice([0.0, 9.0])
-    day.begin(arena, factor, [(g, sizes(dice)) for g in at], 4 if allowing else 0)
+    owners = dice.choice([ONE_OWNER, UNEQUAL_OWNERS])
+    given = 4 if allowing else 0
+    day.begin(arena, factor, [(g, sizes(dice)) for g in at], given, owners=owners)
     calm = {"misbehave", "measure"} if dice.random() < 0.5 else set()
+    calm |= calm_owners(dice)
     calm |= {"promise"} if dice.random() < 0.3 else set()
     calm |= {"join_gang", "band"} if dice.random() < 0.3 else set()
     chosen = ALLOWING if allowing else WEIGHTS

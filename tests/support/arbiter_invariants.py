@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.arbiter.snapshots import TenantView
+from moiety.arbiter.states import Apart
 from tests.support.simulated_node import SimulatedNode
 from tests.support.simulated_tenants import SimulatedTenant
 
@@ -15,7 +19,11 @@ CAPACITY = 10
 TOTAL = 12
 GPUS = 2
 DEADLINE_S = 10.0
-CHUNKS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
+CHUNK_MOST = 4
+ONE_OWNER = (("", ""),)
+UNEQUAL_OWNERS = (("a", "1"), ("a", "1"), ("a", "2"), ("b", "3"))
+"""Owners with workloads, from which those of processes are chosen: most processes are of `a`."""
+CHUNKS = st.lists(st.integers(1, CHUNK_MOST), min_size=1, max_size=4)
 
 
 class Invariants(RuleBasedStateMachine):
@@ -30,6 +38,10 @@ class Invariants(RuleBasedStateMachine):
         self.whole: dict[str, list[int]] = {}
         """The members of each gang when all of it held last."""
         self.unsettled: list[SimulatedTenant] | None = None
+        self.owners: tuple[tuple[str, str], ...] = ONE_OWNER
+        """The owners and workloads that processes may be of."""
+        self.liars: list[SimulatedTenant] = []
+        """Processes that say false things of what their memory is."""
 
     @initialize(
         arena=st.sampled_from([1000, 1000, 5]),
@@ -38,6 +50,7 @@ class Invariants(RuleBasedStateMachine):
         sizes=st.lists(
             st.tuples(st.sampled_from([(0,), (0,), (1,), (0, 1)]), CHUNKS), min_size=2, max_size=4
         ),
+        owners=st.sampled_from([ONE_OWNER, UNEQUAL_OWNERS]),
     )
     def begin(
         self,
@@ -45,22 +58,27 @@ class Invariants(RuleBasedStateMachine):
         factor: float,
         sizes: list[tuple[tuple[int, ...], list[int]]],
         allowance: int = 0,
+        overcommit: float = 1.0,
+        owners: tuple[tuple[str, str], ...] = ONE_OWNER,
     ) -> None:
         """A node with two GPUs, and some processes that have memory already."""
+        self.owners = owners
         self.node = SimulatedNode(
             [GpuSpec(gpu, TOTAL, CAPACITY) for gpu in range(GPUS)],
             Settings(
                 arena_bytes=arena,
                 turn_factor=factor,
                 revoke_deadline_s=DEADLINE_S,
+                overcommit=overcommit,
                 allowance_bytes=allowance,
                 allowance_part=2,
                 allowance_step=1,
             ),
             compares=self.compares,
         )
-        for gpus, chunks in sizes:
-            tenant = self.node.join()
+        for number, (gpus, chunks) in enumerate(sizes):
+            owner, workload = owners[number % len(owners)]
+            tenant = self.node.join(owner=owner, workload=workload)
             for gpu in gpus:
                 tenant.attach(gpu, 0, CAPACITY)
                 self.node.settle()
@@ -92,7 +110,8 @@ class Invariants(RuleBasedStateMachine):
                 attaches = any(self.node.tenants[v.tenant].attaching for v in gang)
                 gpus = {gpu for member in gang for gpu in member.gpus}
                 beside = [v for v in views if v.gpus.keys() & gpus]
-                is_uneven = any(v.share.is_timed or v.gang for v in beside)
+                is_uneven = any(self.is_timed(v) or v.gang for v in beside)
+                is_uneven = is_uneven or any(map(self.is_divided_unequally, gpus))
                 if not (is_limited or is_split or rivals or attaches or is_uneven):
                     assert (waiting | served) - {instruction.tenant}
             if self.unsettled is not None:
@@ -112,12 +131,40 @@ class Invariants(RuleBasedStateMachine):
             and own.gpus.keys() & other.gpus.keys()
             and (
                 own.share.latency != other.share.latency
+                or self.are_apart(number, other.tenant)
                 or (
-                    (own.share.is_timed or other.share.is_timed)
+                    (self.is_timed(own) or self.is_timed(other))
                     and any(self.is_crowded(gpu) for gpu in own.gpus.keys() & other.gpus.keys())
                 )
             )
         ]
+
+    @staticmethod
+    def is_timed(view: TenantView) -> bool:
+        """Whether a process or its owner was promised a part of the time, or has a limit."""
+        return view.share.is_timed or view.guaranteed > 0
+
+    def are_apart(self, one: int, other: int) -> bool:
+        """Whether two processes take turns, as a GPU divides its time unequally between them."""
+        kinds = {self.node.tenants[number].apart for number in (one, other)}
+        return Apart.OF_ALL in kinds or kinds == {Apart.OF_MPS}
+
+    def is_divided_unequally(self, gpu: int) -> bool:
+        """Whether parts of a GPU's time differ in a class, because owners have different numbers
+        of processes that want it, or because one takes turns with the others.
+        """
+        classes: dict[int, list[SimulatedTenant]] = {}
+        for view in self.node.arbiter.tenants():
+            if gpu in view.gpus and view.state != "idle":
+                classes.setdefault(view.share.rank, []).append(self.node.tenants[view.tenant])
+        for wanting in classes.values():
+            workloads = Counter((t.owner, t.workload or str(t.number)) for t in wanting)
+            owners = Counter(owner for owner, _ in workloads)
+            if len({*owners.values()}) > 1 or len({*workloads.values()}) > 1:
+                return True
+            if len(wanting) > 1 and any(t.apart is not Apart.NO for t in wanting):
+                return True
+        return False
 
     def is_crowded(self, gpu: int) -> bool:
         """Whether what the tenants that want a GPU's time allocated there does not fit together."""
@@ -186,9 +233,29 @@ class Invariants(RuleBasedStateMachine):
             gpus = {gpu for member in gang for gpu in member.gpus}
             others = [v for v in views if v not in gang and v.gpus.keys() & gpus]
             if gpus and (others or min(member.share.gpu_limit for member in gang) < 1):
-                assert 0 < tenant.bound_s <= self.node.settings.queue_shared_s
+                assert 0 < tenant.bound_s <= self.node.settings.queue_beside_s
             else:
                 assert tenant.bound_s == 0
+
+    @invariant()
+    def evicted_data_has_room(self) -> None:
+        """What of all processes is in host memory fits there, but for a chunk that moves.
+
+        A process that has room on the GPU and has not used it is about to give as much back. What
+        processes have there that say false things of it may come on top.
+        """
+        settings = self.node.settings
+        if settings.overcommit <= 1 or self.unsettled is not None:
+            return
+        used = 0
+        for view in self.node.arbiter.tenants():
+            tenant = self.node.tenants[view.tenant]
+            if tenant in self.liars:
+                continue
+            for gpu, on in view.gpus.items():
+                room = on.resident_bytes - tenant.resident_bytes(gpu)
+                used += max(0, tenant.chunks_on(gpu, resident=False, data=True) - room)
+        assert used <= settings.arena_bytes + GPUS * (CHUNK_MOST - 1), used
 
     @invariant()
     def the_ledger_never_says_less(self) -> None:

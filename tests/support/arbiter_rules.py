@@ -12,6 +12,7 @@ from hypothesis.stateful import precondition, rule
 
 from moiety.arbiter import events as ev
 from moiety.arbiter.settings import OverduePolicy
+from moiety.arbiter.states import Apart
 from moiety.model.share import NOTHING_ASKED, Priority, Share
 from tests.support.arbiter_invariants import CAPACITY, CHUNKS, GPUS, Invariants
 from tests.support.simulated_tenants import SimulatedTenant
@@ -32,6 +33,14 @@ SHARES = [
     Share(latency=True, memory_bytes=1),
 ]
 
+GUARANTEES = [
+    ev.GuaranteesSet({}),
+    ev.GuaranteesSet({"a": 0.6}),
+    ev.GuaranteesSet({"b": 0.3}, {"both": (0.9, ("a", "b"))}),
+    ev.GuaranteesSet({}, {"others": (0.4, ("b", "c"))}),
+]
+"""What owners may be guaranteed, by turns; some of the owners never come."""
+
 
 class Anything(Invariants):
     """Processes on two small GPUs whose messages arrive as late as they like."""
@@ -50,16 +59,18 @@ class Anything(Invariants):
     # What programs do
 
     @precondition(lambda self: len(self.node.tenants) < PROCESSES)
-    @rule()
-    def join(self) -> None:
-        """One more process."""
-        self.node.join()
+    @rule(data=st.data())
+    def join(self, data: Chance) -> None:
+        """One more process, of one of the owners."""
+        owner, workload = self.pick(data, self.owners)
+        self.node.join(owner=owner, workload=workload)
 
     @precondition(lambda self: len(self.node.tenants) < PROCESSES and self.unsettled is None)
-    @rule(gang=st.sampled_from("gh"), size=st.integers(0, 3))
-    def join_gang(self, gang: str, size: int) -> None:
+    @rule(data=st.data(), gang=st.sampled_from("gh"), size=st.integers(0, 3))
+    def join_gang(self, data: Chance, gang: str, size: int) -> None:
         """One more process, of a gang that may not be whole yet."""
-        self.node.join(gang, size)
+        owner, workload = self.pick(data, self.owners)
+        self.node.join(gang, size, owner=owner, workload=workload)
 
     @precondition(lambda self: self.known and self.unsettled is None)
     @rule(data=st.data(), gang=st.sampled_from("gh"))
@@ -117,6 +128,14 @@ class Anything(Invariants):
             tenant.free(self.pick(data, mapped))
         else:
             tenant.end_allowance(gpu)
+
+    @precondition(lambda self: any(t.is_open and t.blocks for t in self.known))
+    @rule(data=st.data())
+    def write(self, data: Chance) -> None:
+        """A holder writes to some of its memory, which was zero."""
+        tenant = self.pick(data, [t for t in self.known if t.is_open and t.blocks])
+        block = self.pick(data, tenant.blocks)
+        tenant.write(block, self.pick(data, range(len(block.chunks))))
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
@@ -192,6 +211,18 @@ class Anything(Invariants):
         gpus = self.node.view(tenant).gpus
         if not any(self.node.arbiter.refuse_share(gpu, share, own=own) for gpu in gpus):
             self.check(self.node.feed(ev.ShareSet(tenant.number, share)))
+
+    @precondition(lambda self: self.unsettled is None)
+    @rule(data=st.data())
+    def guarantee(self, data: Chance) -> None:
+        """An administrator guarantees owners other parts of the time."""
+        self.check(self.node.guarantee(self.pick(data, GUARANTEES)))
+
+    @precondition(lambda self: self.known and self.unsettled is None)
+    @rule(data=st.data(), apart=st.sampled_from(Apart))
+    def divide(self, data: Chance, apart: Apart) -> None:
+        """The GPUs of a process turn out to divide their time unequally, or equally again."""
+        self.check(self.node.divide(self.some(data), apart))
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
@@ -287,8 +318,27 @@ class Anything(Invariants):
         for tenant in waiting:
             if tenant.waits:
                 reason = reasons[tenant.number]
+                if "the host has no room" in reason:
+                    assert not self.could_hold(tenant), reasons
+                    continue
                 is_cut_off = bool(tenant.gang) and "is fenced" in reason  # its last operation is
                 assert is_cut_off or any(text in reason for text in expected), reasons
+
+    def could_hold(self, tenant: SimulatedTenant) -> bool:
+        """Whether the host has room for what must leave before it has a turn, on its only GPU."""
+        tenants = self.node.tenants.values()
+        views = {view.tenant: view for view in self.node.arbiter.tenants()}
+        on = views[tenant.number].gpus
+        if len(on) != 1 or any(view.pinned or view.share.memory_bytes for view in views.values()):
+            return False  # what may leave is another question
+        (gpu,) = on
+        free = next(each.free_bytes for each in self.node.arbiter.gpus() if each.gpu == gpu)
+        leaves = on[gpu].allocated_bytes - on[gpu].resident_bytes - free
+        zeros = sum(t.chunks_on(gpu, resident=True, data=False) for t in tenants if t != tenant)
+        used = [t.chunks_on(g, resident=False, data=True) for t in tenants for g in range(GPUS)]
+        back = tenant.chunks_on(gpu, resident=False, data=True)
+        more = max(0, leaves - zeros)
+        return not more or more - back <= self.node.settings.arena_bytes - sum(used)
 
     def behave(self, *, stubborn: bool = False) -> None:
         """From now on everybody does what it is told, in time, and nobody is in a higher class."""

@@ -91,12 +91,12 @@ def with_texts(tree: Tree, changed: Callable[[str], str]) -> Tree:
     return _mapped(tree, lambda value: changed(value) if type(value) is str else value)
 
 
-def names(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """Class and text of every object with a field `name`."""
+def names(checkpoint: Checkpoint, field: str = "name") -> list[tuple[str, str]]:
+    """Class and text of every object with a field of this name."""
     places = {
-        number: (path.rpartition(".")[2], 2 + fields.index("name"))
+        number: (path.rpartition(".")[2], 2 + fields.index(field))
         for number, (path, fields) in enumerate(checkpoint.classes)
-        if "name" in fields
+        if field in fields
     }
     found: list[tuple[str, str]] = []
 

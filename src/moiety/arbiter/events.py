@@ -11,6 +11,7 @@ from typing import Final
 
 from moiety.arbiter.recordable import Recordable
 from moiety.arbiter.settings import Settings
+from moiety.arbiter.states import Apart
 from moiety.model.share import NOTHING_ASKED, Share
 
 EVERY_GPU: Final = -1
@@ -44,6 +45,10 @@ class Hello(Recordable, frozen=True):
     fenced: bool = False
     doubted: bool = False
     unproven: bool = False
+    owner: str = ""
+    """Whose time it uses: `user UID`, or `namespace NAME`."""
+    workload: str = ""
+    """The workload that it belongs to; empty: one of its own."""
 
 
 class GangJoined(Recordable, frozen=True):
@@ -253,6 +258,19 @@ class Evicted(Recordable, frozen=True):
     failed: bool = False
 
 
+class ContentReply(Recordable, frozen=True):
+    """The answer to `ContentQuery`: what a process without a lease has on a GPU, and of it.
+
+    `zero_bytes` are resident and zeros; chunks of them leave first, and nothing of them is kept.
+    `host_bytes` are kept in host memory.
+    """
+
+    tenant: int
+    gpu: int
+    zero_bytes: int
+    host_bytes: int
+
+
 class Idle(Recordable, frozen=True):
     """A watched holder has submitted nothing for as long as `SetIdleTimeout` said."""
 
@@ -291,10 +309,23 @@ class ShareSet(Recordable, frozen=True):
 class UserLimitsSet(Recordable, frozen=True):
     """What all processes of a user may allocate together on one GPU; replaces all earlier limits.
 
-    `limits` has for each user the bytes and the rule in words.
+    `limits` has for each user the bytes and the rule in words, `parts` a part of the GPU's memory.
+    Of a user in both, the larger counts.
     """
 
     limits: Mapping[int, tuple[int, str]]
+    parts: Mapping[int, tuple[float, str]] = {}
+
+
+class GuaranteesSet(Recordable, frozen=True):
+    """The parts of each GPU's time that owners are guaranteed; replaces all earlier ones.
+
+    `parts` are by owner. `groups` are by name: the part of the group as a whole, and its owners. An
+    owner is in one group at most. What an owner does not use, others use meanwhile.
+    """
+
+    parts: Mapping[str, float]
+    groups: Mapping[str, tuple[float, tuple[str, ...]]] = {}
 
 
 class PromiseSet(Recordable, frozen=True):
@@ -333,6 +364,13 @@ class GpuLost(Recordable, frozen=True):
     gpu: int
 
 
+class DivisionSet(Recordable, frozen=True):
+    """Whether a process takes turns beside others, because its GPUs do not divide time equally."""
+
+    tenant: int
+    apart: Apart
+
+
 class Tick(Recordable, frozen=True):
     """Time has passed: the deadline that `Arbiter.deadline_s` named is here."""
 
@@ -342,36 +380,9 @@ class Settled(Recordable, frozen=True):
 
 
 Event = (
-    Hello
-    | GangJoined
-    | Left
-    | Attach
-    | Measured
-    | Detach
-    | AllocRequest
-    | DriverOom
-    | Free
-    | CreditUsed
-    | CreditReturned
-    | PinRequest
-    | Unpin
-    | ChargeTransferred
-    | ChargeReleased
-    | LeaseRequest
-    | Restored
-    | Resident
-    | Drained
-    | Evicted
-    | Idle
-    | Busy
-    | Pinned
-    | StopChecked
-    | ShareSet
-    | SettingsSet
-    | UserLimitsSet
-    | PromiseSet
-    | ArenaSet
-    | GpuLost
-    | Tick
-    | Settled
-)
+    Hello | GangJoined | Left | Attach | Measured | Detach | AllocRequest | DriverOom | Free
+    | CreditUsed | CreditReturned | PinRequest | Unpin | ChargeTransferred | ChargeReleased
+    | LeaseRequest | Restored | Resident | Drained | Evicted | ContentReply | Idle | Busy
+    | Pinned | StopChecked | ShareSet | SettingsSet | UserLimitsSet | GuaranteesSet | PromiseSet
+    | ArenaSet | GpuLost | DivisionSet | Tick | Settled
+)  # fmt: skip

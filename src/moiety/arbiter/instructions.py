@@ -83,6 +83,27 @@ class Evict(Recordable, frozen=True):
     bytes: int
 
 
+class ContentQuery(Recordable, frozen=True):
+    """Ask a process, which holds no lease, what of its bytes on a GPU is zeros.
+
+    It answers with `ContentReply`. No `Grant` and no `RestoreBudget` come before that.
+    """
+
+    tenant: int
+    gpu: int
+
+
+class HostShort(Recordable, frozen=True):
+    """The host has no room for data that must leave before the process' turn: `text` says why.
+
+    `kill`: end the process; else it waits, and this is repeated each time that it was tried.
+    """
+
+    tenant: int
+    text: str
+    kill: bool = False
+
+
 class SetIdleTimeout(Recordable, frozen=True):
     """Ask a holder to report when it has submitted nothing for `idle_s`; 0 ends the watch.
 
@@ -168,6 +189,8 @@ Instruction = (
     | Revoke
     | AllowOne
     | Evict
+    | ContentQuery
+    | HostShort
     | SetIdleTimeout
     | SetQueueDepth
     | CreditGrant

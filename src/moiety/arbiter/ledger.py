@@ -1,7 +1,6 @@
 """The ledger of one node: each tenant's bytes on each GPU, the queue of tenants, and the sums.
 
-The ledger is the only writer of bytes. Every change brings the sums of its GPU up to date, so that
-no code adds them up again. `touch` follows a change of which bytes may leave or are requested.
+It alone writes bytes, and every change brings the sums of its GPU up to date.
 """
 
 from __future__ import annotations
@@ -11,9 +10,11 @@ from dataclasses import replace
 
 from moiety.arbiter.instructions import StateChanged
 from moiety.arbiter.settings import GpuSpec
-from moiety.arbiter.state.balance import Balance, entry_of
-from moiety.arbiter.state.promise import NOTHING
-from moiety.arbiter.state.residency import NOT_POSTED, Request, Residency
+from moiety.arbiter.state.balance import Balance, entry_of, stretched_bytes
+from moiety.arbiter.state.gang import units_of
+from moiety.arbiter.state.oversubscription import oversubscribed_bytes
+from moiety.arbiter.state.promise import NOTHING, Guarantees
+from moiety.arbiter.state.residency import NOT_POSTED, Content, Request, Residency
 from moiety.arbiter.state.tenant import Tenant, TenantGang
 from moiety.arbiter.states import REVOKED, STAYING, WITH_LEASE, Cause, State, after
 
@@ -25,20 +26,23 @@ class Ledger:
         self.specs = {spec.gpu: spec for spec in gpus}
         self._balances = {gpu: Balance() for gpu in self.specs}
         self.arena_bytes = arena_bytes
-        self.arena_reason = ""
-        """Why the arena is smaller than was wanted; empty if it is not."""
+        self.arena_reason = ""  # why it is smaller than was wanted; empty if it is not
+        self.overcommit = 1.0  # requests may exceed what GPUs and arena hold by this factor
+        self.checks_host_room = False  # True once it was above 1
         self._changes: list[StateChanged] = []
         self.lost: set[int] = set()  # their specs say that there is always room
         self.tenants: dict[int, Tenant] = {}
         self.gangs: dict[str, TenantGang] = {}
+        self.guarantees = Guarantees()
         self.user_limits: Mapping[int, tuple[int, str]] = {}
-        """By uid: what all tenants of a user may allocate on one GPU, and the rule in words."""
+        self.user_parts: Mapping[int, tuple[float, str]] = {}
+        """By uid: what all tenants of a user may allocate on one GPU, and the rule."""
         self.promises = dict.fromkeys(self.specs, NOTHING)
         """By GPU: what is kept for workloads that use no GPU yet."""
         self.unasked_pins: dict[int, None] = {}  # tenants pinned without a request, in this order
         self.queue: list[int] = []
         self.members_changed = True
-        """True after a tenant came or went, on one GPU or all, or a share or gang changed."""
+        """True after a tenant came or went, or a share, gang or guarantee changed."""
         self.parts_changed = True
         """True after a change of the tenants that want GPU time."""
 
@@ -51,20 +55,10 @@ class Ledger:
     def units(self, gpu: int, *, reach: bool = False) -> Iterator[tuple[Tenant, int, int]]:
         """Each gang, as one of its members, and each tenant without a gang, with bytes on this GPU.
 
-        The bytes are the allocated and the promised ones; for a gang, those of all its members.
+        The bytes are the required and the promised ones; for a gang, those of all its members.
         `reach`: bytes that were freed just now count as allocated.
         """
-        sums: dict[str, tuple[Tenant, int, int]] = {}
-        for tenant, on in self.on(gpu):
-            allocated = on.reach_bytes if reach else on.allocated_bytes
-            own = (tenant, allocated, tenant.promised_bytes(on))
-            if tenant.gang is None:
-                yield own
-            elif found := sums.get(tenant.gang.name):
-                sums[tenant.gang.name] = (found[0], found[1] + own[1], found[2] + own[2])
-            else:
-                sums[tenant.gang.name] = own
-        yield from sums.values()
+        return units_of(self.on(gpu), reach=reach)
 
     def entry(self, tenant: int, gpu: int) -> Residency | None:
         """A tenant's bytes on a GPU; None when either is not known."""
@@ -80,6 +74,9 @@ class Ledger:
         tenant.state = state = after(before, cause)
         self.end_stay(tenant, tuple(tenant.gpus), before, state)
         drain, usage = tenant.drain, tenant.usage
+        if state in WITH_LEASE:
+            for on in tenant.gpus.values():
+                on.content, on.recounts = None, 0
         if before is State.IDLE or state is State.IDLE:
             self.parts_changed = True
         if before is State.QUEUED:
@@ -137,6 +134,7 @@ class Ledger:
         if gpu in tenant.gpus:
             self._unpost(gpu, tenant.gpus[gpu])
         tenant.gpus[gpu] = on
+        self.limit(tenant, gpu, on.limit_bytes)
         self._balances[gpu].tenants += 1
         self._post(tenant, gpu, on)
 
@@ -155,30 +153,25 @@ class Ledger:
 
     def admit(self, tenant: Tenant, request: Request) -> None:
         """Count the bytes of a request as allocated; they are charged once it is answered."""
-        on = tenant.gpus[request.gpu]
-        on.allocated_bytes += request.bytes
-        if request.pinned:
-            on.pinned_bytes += request.bytes
-        if request.managed:
-            on.managed_bytes += request.bytes
         tenant.requests.append(request)
-        self._post(tenant, request.gpu, on)
+        self._add(tenant, request, request.bytes)
 
     def withdraw(self, tenant: Tenant, request: Request) -> None:
         """Undo `admit` for a request that is refused after all."""
-        on = tenant.gpus[request.gpu]
-        on.allocated_bytes -= request.bytes
-        if request.pinned:
-            on.pinned_bytes -= request.bytes
-        if request.managed:
-            on.managed_bytes -= request.bytes
         tenant.requests.remove(request)
+        self._add(tenant, request, -request.bytes)
+
+    def _add(self, tenant: Tenant, request: Request, more: int) -> None:
+        on = tenant.gpus[request.gpu]
+        on.allocated_bytes += more
+        on.pinned_bytes += more * request.pinned
+        on.managed_bytes += more * request.managed
         self._post(tenant, request.gpu, on)
 
     def charge(self, tenant: Tenant, request: Request) -> None:
-        """Charge a tenant with the bytes of a request that is answered."""
+        """Charge a tenant with the bytes of a request that is answered, as far as they fit."""
         on = tenant.gpus[request.gpu]
-        on.charged_bytes += request.bytes
+        on.charged_bytes += max(0, min(request.bytes, on.need_bytes - on.charged_bytes))
         tenant.requests.remove(request)
         self._post(tenant, request.gpu, on)
 
@@ -196,13 +189,12 @@ class Ledger:
         on = tenant.gpus[gpu]
         resident = min(resident, freed)
         on.allocated_bytes = max(tenant.pending_bytes(gpu), on.allocated_bytes - freed)
-        if pinned:
-            on.pinned_bytes = max(0, on.pinned_bytes - freed)
-        if managed:
-            on.managed_bytes = max(0, on.managed_bytes - freed)
+        on.pinned_bytes = max(0, on.pinned_bytes - freed * pinned)
+        on.managed_bytes = max(0, on.managed_bytes - freed * managed)
         on.charged_bytes = max(0, on.charged_bytes - resident)
         if gpu in tenant.memory.counted:
             tenant.memory.counted[gpu] -= resident
+        on.void_content()  # what was freed may have been zeros, or data
         self._trim(tenant, gpu, on)
 
     def pin(self, tenant: Tenant, gpu: int, more: int) -> None:
@@ -251,7 +243,9 @@ class Ledger:
 
     def limit(self, tenant: Tenant, gpu: int, most: int) -> None:
         """Set the most bytes that a tenant may allocate on a GPU."""
-        tenant.gpus[gpu].limit_bytes = most
+        on = tenant.gpus[gpu]
+        on.limit_bytes = most
+        on.may_oversubscribe = most > self.specs[gpu].capacity_bytes or on.oversubscribed_bytes > 0
 
     def restore(self, tenant: Tenant, gpu: int, more: int) -> None:
         """Charge a tenant with room that it may restore bytes into."""
@@ -266,6 +260,11 @@ class Ledger:
         if tenant.drain.stuck_until_s:
             tenant.drain.stuck_until_s = 0.0
             self.touch(tenant)
+
+    def count_content(self, tenant: Tenant, gpu: int, content: Content) -> None:
+        """Note what of a tenant's bytes is zeros, and what is in host memory."""
+        on = tenant.gpus[gpu]
+        on.content_asked, on.content = False, content
 
     def order(self, tenant: Tenant, gpu: int, amount: int) -> None:
         """Note that a tenant was told to evict bytes."""
@@ -283,6 +282,7 @@ class Ledger:
         tenant.memory.evicted_bytes += moved
         on.charged_bytes = max(0, on.charged_bytes - moved)
         on.orders[0] = max(0, on.orders[0] - moved)
+        on.content = None if last or on.content is None else on.content.moved(moved)
         if last:
             on.orders.pop(0)
             self._recharge(tenant, gpu, on, resident)
@@ -303,7 +303,9 @@ class Ledger:
         """Forget what goes beyond a tenant's bytes: room for bytes that it freed meanwhile."""
         on.pinned_bytes = min(on.pinned_bytes, on.allocated_bytes)
         on.managed_bytes = min(on.managed_bytes, on.allocated_bytes)
-        on.charged_bytes = min(on.charged_bytes, on.allocated_bytes - tenant.pending_bytes(gpu))
+        on.oversubscribed_bytes = min(on.oversubscribed_bytes, on.managed_bytes)
+        most = max(0, on.need_bytes - tenant.pending_bytes(gpu))
+        on.charged_bytes = min(on.charged_bytes, most)
         self._post(tenant, gpu, on)
 
     # Credit
@@ -346,10 +348,20 @@ class Ledger:
         """Set the host memory for evicted bytes, and why it is less than was wanted."""
         self.arena_bytes, self.arena_reason = arena_bytes, reason
 
+    def set_overcommit(self, factor: float) -> None:
+        """Set by how much requests may exceed what the GPUs and the arena hold."""
+        self.overcommit = factor
+        self.checks_host_room = self.checks_host_room or factor > 1
+
     def balances(self) -> dict[int, Balance]:
         """The sums of every GPU, which follow every change; their capacities as of now."""
         for gpu, balance in self._balances.items():
             balance.capacity_bytes = self._capacity_bytes(gpu, balance)
+            for tenant, on in self.on(gpu) if balance.managed_bytes else ():
+                room = balance.capacity_bytes - self.promises[gpu].memory_bytes
+                on.oversubscribed_bytes = oversubscribed_bytes(tenant, on, room, self.on(gpu))
+                self.limit(tenant, gpu, on.limit_bytes)
+                self._trim(tenant, gpu, on)
         return self._balances
 
     def balance(self, gpu: int) -> Balance:
@@ -383,18 +395,6 @@ class Ledger:
         spec = self.specs[gpu]
         capacity = max(0, min(spec.capacity_bytes, spec.total_bytes - balance.residue_bytes))
         if balance.expected_bytes < balance.residue_bytes and capacity < spec.capacity_bytes:
-            capacity = self._stretched_bytes(gpu, capacity, balance.expected_bytes)
+            expected = balance.expected_bytes
+            capacity = stretched_bytes(spec, capacity, expected, self.on(gpu), self.units(gpu))
         return max(0, capacity - balance.needed_bytes)
-
-    def _stretched_bytes(self, gpu: int, capacity: int, expected: int) -> int:
-        """The capacity where contexts turned out larger than expected.
-
-        Resident bytes stay, and each tenant that was admitted must be able to come back, at the
-        cost of the headroom. The result is never more than was promised with the expected residue.
-        """
-        spec = self.specs[gpu]
-        promised = sum(t.promised_bytes(on) for t, on in self.on(gpu))
-        most = max(allocated - stays for _, allocated, stays in self.units(gpu)) + promised
-        charged = sum(on.charged_bytes for _, on in self.on(gpu))
-        limit = min(spec.capacity_bytes, spec.total_bytes - expected)
-        return max(capacity, min(limit, max(most, charged)))

@@ -17,13 +17,14 @@ from typing import Any, Final
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.credit import Credit, refill_bytes
-from moiety.arbiter.admission.guarantees import NOTHING, Promised, refuse_share
+from moiety.arbiter.admission.guarantees import NOTHING, Promised, largest_part, refuse_share
 from moiety.arbiter.admission.host_demand import needs
 from moiety.arbiter.admission.just_freed import JustFreed
 from moiety.arbiter.admission.memory import refuse_gang
 from moiety.arbiter.handlers import configuration, lease, lifecycle, memory, pins
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.ledger import Ledger
+from moiety.arbiter.schedule.armed import Armed, find
 from moiety.arbiter.schedule.decide import decide
 from moiety.arbiter.schedule.early_grants import EarlyGrants
 from moiety.arbiter.schedule.fair_share import FairShare
@@ -55,6 +56,7 @@ HANDLERS: Final[dict[type, Callable[[Context, Any], None]]] = {
     ev.Resident: memory.on_resident,
     ev.Drained: lease.on_drained,
     ev.Evicted: memory.on_evicted,
+    ev.ContentReply: memory.on_content_reply,
     ev.Idle: lease.on_idle,
     ev.Busy: lease.on_busy,
     ev.Pinned: pins.on_pinned,
@@ -62,9 +64,11 @@ HANDLERS: Final[dict[type, Callable[[Context, Any], None]]] = {
     ev.ShareSet: configuration.on_share_set,
     ev.SettingsSet: configuration.on_settings_set,
     ev.UserLimitsSet: configuration.on_user_limits_set,
+    ev.GuaranteesSet: configuration.on_guarantees_set,
     ev.PromiseSet: configuration.on_promise_set,
     ev.ArenaSet: configuration.on_arena_set,
     ev.GpuLost: configuration.on_gpu_lost,
+    ev.DivisionSet: configuration.on_division_set,
     ev.Tick: configuration.on_tick,
     ev.Settled: configuration.on_settled,
 }
@@ -87,6 +91,7 @@ class Arbiter:
         grants_early: bool = True,
     ) -> None:
         ledger = Ledger(gpus, settings.arena_bytes)
+        ledger.set_overcommit(settings.overcommit)
         quantum = Quantum(settings)
         fair_share = FairShare(ledger, quantum)
         credit, just_freed = Credit(ledger), JustFreed(ledger)
@@ -99,6 +104,10 @@ class Arbiter:
     def deadline_s(self) -> float | None:
         """When `handle(now, Tick())` is due, if nothing happens before; None: never."""
         return self._deadline_s
+
+    def armed(self) -> list[Armed]:
+        """What the next message of a tenant does to a lease, where that is certain already."""
+        return list(find(self._context, self._early, self._deadline_s))
 
     def handle(self, now_s: float, event: ev.Event) -> Iterator[do.Instruction]:
         """Take in one event and yield each instruction as soon as it is decided.
@@ -177,6 +186,7 @@ class Arbiter:
             context.out,
             context.credit,
             self._early,
+            context.visits,
         )
         round_.attaching = [context.ledger.tenants[each.tenant] for each in context.uncovered]
         return round_
@@ -228,14 +238,26 @@ class Arbiter:
         return list(self._context.ledger.queue)
 
     def refuse_share(
-        self, gpu: int, share: Share, beside: Promised = NOTHING, own: Iterable[int] = ()
+        self,
+        gpu: int,
+        share: Share,
+        beside: Promised = NOTHING,
+        own: Iterable[int] = (),
+        owner: str = "",
     ) -> tuple[str, Share] | None:
         """Why a share cannot be promised on a GPU, with the largest that can; None if it can.
 
         `own` are the tenants whose present shares it replaces; `beside` is what was promised to
-        processes that have not started yet.
+        processes that have not started yet; `owner` is whose time it is.
         """
-        return refuse_share(self._context.ledger, gpu, share, beside, frozenset(own))
+        return refuse_share(self._context.ledger, gpu, share, beside, frozenset(own), owner)
+
+    def largest_part(self, owner: str) -> float:
+        """The part of a GPU that an owner's program could request if no other program were here.
+
+        The rest is guaranteed to other owners.
+        """
+        return largest_part(self._context.ledger, owner)
 
     def refuse_gang(self, tenants: Iterable[int]) -> str:
         """Why these tenants cannot hold together as a gang; empty if they can."""
@@ -293,6 +315,11 @@ class Arbiter:
         return known is not None and (
             known.has_orders or known.state in REVOKED or known.state is State.RESTORING
         )
+
+    @property
+    def is_overcommitted(self) -> bool:
+        """Whether tenants may have asked for more than the GPUs and the arena hold."""
+        return self._context.ledger.checks_host_room
 
     def host_needs(self) -> dict[int, int]:
         """Bytes of host memory that each tenant's data could need at one time."""

@@ -32,12 +32,26 @@ class OverduePolicy(StrEnum):
     """Its process is killed."""
 
 
+class WhenFull(StrEnum):
+    """What is done about a tenant whose turn needs more host memory than there is."""
+
+    WAIT = "wait"
+    """It waits until others have freed enough."""
+    KILL = "kill"
+    """Its process is killed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How the arbiter decides. Times in seconds, rates in bytes a second."""
 
     arena_bytes: int
     """Host memory for evicted bytes, all GPUs together, less what moves at one time."""
+    overcommit: float = 1.0
+    """All programs of a GPU may ask for this many times what the GPU and the arena hold. Above 1,
+    what they write may not fit: then no data leaves that the host has no room for."""
+    when_full: WhenFull = WhenFull.WAIT
+    """What is done then about a tenant that cannot have its turn."""
     turn_min_s: float = 0.1
     """No turn is shorter, unless its holder falls idle, or more than 20 tenants take turns."""
     turn_factor: float = 9.0
@@ -57,10 +71,15 @@ class Settings:
     by five hand-offs: so hand-offs cost at most a twentieth."""
     queue_shared_s: float = 0.002
     """The most unfinished work of a holder that is not alone on its GPUs."""
+    queue_beside_s: float = 0.008
+    """The same beside tenants that none of them has to give way to: a few slices of a GPU that
+    divides its time, so that no slice of a program ends for want of work."""
     queue_waited_s: float = 0.0001
     """The same shortly before the holder may have to give way to a queued tenant."""
     queue_lead_s: float = 0.005
     """How long before: time for the message, and for the longer queue to run empty."""
+    visits_part: float = 0.25
+    """The most of a GPU's time that short visits take from the turns of others; 0: no visits."""
     limit_window_s: float = 0.25
     """A tenant with a limit of its GPU time runs and pauses once in each window."""
     link_bytes_per_s: float = 10e9

@@ -23,6 +23,8 @@ class TenantGpuView:
     residue_bytes: int
     limit_bytes: int
     managed_bytes: int = 0
+    oversubscribed_bytes: int = 0
+    """Managed bytes that the GPU has no room for: the driver keeps as many in host memory."""
     pinned_bytes: int = 0
     """Allocated bytes that never leave the GPU."""
     allowed_bytes: int = 0
@@ -60,6 +62,8 @@ class TenantView:
     """The gang with which it holds; empty: none."""
     paused: bool = False
     """Whether its limit is used up for the moment."""
+    guaranteed: float = 0.0
+    """The part of the GPU's time that its owner, or the owner's group, is guaranteed."""
     since_s: float = 0.0
     """When it entered its state."""
     gpus: dict[int, TenantGpuView] = field(default_factory=dict)
@@ -112,6 +116,7 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
         is_overdue=tenant.drain.silent,
         gang=tenant.gang.name if tenant.gang else "",
         paused=tenant.usage.paused,
+        guaranteed=ledger.guarantees.of(tenant.owner),
         since_s=tenant.since_s,
         gpus={
             gpu: TenantGpuView(
@@ -120,6 +125,7 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
                 residue_bytes=on.residue_bytes,
                 limit_bytes=on.limit_bytes,
                 managed_bytes=on.managed_bytes,
+                oversubscribed_bytes=on.oversubscribed_bytes,
                 pinned_bytes=on.pinned_bytes,
                 allowed_bytes=on.credit.left_bytes,
                 spare_bytes=on.credit.spare_bytes,

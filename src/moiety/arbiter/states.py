@@ -24,7 +24,7 @@ A tenant that leaves does so from any state, and its bytes are free at once.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Final
 
 
@@ -49,6 +49,16 @@ class State(Enum):
     """Its lease is revoked, and its process is stopped, so it cannot answer."""
     FENCED = "fenced"
     """It is overdue: until it answers, it gets no lease, and no other tenant waits for it."""
+
+
+class Apart(StrEnum):
+    """With which tenants of its class a tenant does not hold a GPU at the same time."""
+
+    NO = ""
+    OF_MPS = "mps"
+    """With other clients of NVIDIA's MPS: their kernels run at the same time, as they come."""
+    OF_ALL = "all"
+    """With all of them: the GPU gives it more than an equal part of the time."""
 
 
 class Cause(Enum):

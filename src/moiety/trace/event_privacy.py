@@ -1,7 +1,8 @@
 """Takes names out of a recording so that it still replays to the same instructions.
 
-Names of programs and gangs become numbers everywhere: in events, in sentences of refusals and in
-the starting point. In other texts, the caller's `hide` removes private parts.
+Names of programs, gangs, workloads and their owners become numbers everywhere: in events, in
+sentences of refusals and in the starting point. In other texts, the caller's `hide` removes private
+parts.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from moiety.arbiter.replay import Step
 
 PID: Final = re.compile(r" \(pid \d+\)\Z")
 TEXTS: Final[dict[type, tuple[str, ...]]] = {
-    ev.Hello: ("name",),
+    ev.Hello: ("name", "owner", "workload"),
     ev.GangJoined: ("gang",),
     ev.PinRequest: ("call",),
     ev.Pinned: ("reason",),
     ev.ArenaSet: ("reason",),
     do.Refused: ("text",),
+    do.HostShort: ("text",),
 }
 """Fields with texts of users, by class; a test finds missing fields."""
 OWN_WORDS: Final = frozenset({(do.Refused, "code"), (do.Overdue, "state"), (ev.Attach, "too_many")})
@@ -41,12 +43,24 @@ class Disguise:
         """Number every name of the recording, in the order of appearance."""
         self._hide = hide
         self._numbers: dict[str, str] = {}
-        self._counts = {"program": 0, "gang": 0}
+        self._counts = dict.fromkeys(("program", "gang", "owner", "workload", "group"), 0)
         for kind, name in names(start):
             self._number(name, "gang" if kind == "TenantGang" else "program")
+        for field in ("owner", "workload"):
+            for _, name in names(start, field):
+                self._number(name, field)
         for step in steps:
             if isinstance(step.event, ev.Hello):
                 self._number(step.event.name, "program")
+                self._number(step.event.owner, "owner")
+                self._number(step.event.workload, "workload")
+            elif isinstance(step.event, ev.GuaranteesSet):
+                for owner in step.event.parts:
+                    self._number(owner, "owner")
+                for name, (_, owners) in step.event.groups.items():
+                    self._number(name, "group")
+                    for owner in owners:
+                        self._number(owner, "owner")
             elif isinstance(step.event, ev.GangJoined):
                 self._number(step.event.gang, "gang")
         known = sorted(self._numbers, key=len, reverse=True)
@@ -78,7 +92,14 @@ class Disguise:
     def _plain(self, each: Any) -> Any:
         if isinstance(each, ev.UserLimitsSet):
             limits = {uid: (most, self.text(rule)) for uid, (most, rule) in each.limits.items()}
-            return ev.UserLimitsSet(limits)
+            parts = {uid: (part, self.text(rule)) for uid, (part, rule) in each.parts.items()}
+            return ev.UserLimitsSet(limits, parts)
+        if isinstance(each, ev.GuaranteesSet):
+            groups = {
+                self.text(name): (part, tuple(map(self.text, owners)))
+                for name, (part, owners) in each.groups.items()
+            }
+            return ev.GuaranteesSet({self.text(o): p for o, p in each.parts.items()}, groups)
         fields = TEXTS.get(type(each))
         if fields is None:
             return each

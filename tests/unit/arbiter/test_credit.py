@@ -258,12 +258,21 @@ def test_credit_stays_within_the_limit_of_the_user(node: SimulatedNode) -> None:
     assert sum(on) <= 30
 
 
-def test_a_smaller_limit_of_the_user_takes_credit_back(node: SimulatedNode) -> None:
+@pytest.mark.parametrize(
+    "smaller",
+    [
+        ev.UserLimitsSet({1: (25, "alice may have there, 25 B (/etc/f:1)")}),
+        ev.UserLimitsSet({}, {1: (0.125, "alice may have there, 12.5 % (/etc/f:1)")}),
+    ],
+)
+def test_a_smaller_limit_of_the_user_takes_credit_back(
+    node: SimulatedNode, smaller: ev.UserLimitsSet
+) -> None:
     tenant = node.start({0: [10]}, uid=1)
     tenant.allocate(0, [10])
     node.settle()
     assert tenant.allowed == {0: ALLOWED}
-    node.feed(ev.UserLimitsSet({1: (25, "alice may have there, 25 B (/etc/f:1)")}))
+    node.feed(smaller)
     node.settle()
     assert recalls(node) == [tenant.number]
     tenant.allocate(0, [10])

@@ -67,6 +67,25 @@ def test_a_gang_that_cannot_be_drained_is_given_back_as_one_and_named() -> None:
     assert n.view(c).turns == 1
 
 
+@pytest.mark.parametrize("turn_s", [0.1, 3.0])
+def test_a_member_whose_work_waits_for_a_new_one_keeps_it_company(turn_s: float) -> None:
+    """`a` cannot be drained before `b` runs, and `b` fits only once another program made way."""
+    n = node(turn_min_s=turn_s)
+    c = n.start({0: [4]})
+    (a,) = start(n, "g", {0: [4]}, size=1)
+    b = n.start({0: [4]})
+    n.band(b, "g")
+    a.launched += 1  # before it heard of its revoke; it ends once `b` has begun the same
+    assert a.is_running
+    for _ in range(100):
+        touch(n, c, b)
+        pass_turns(n)
+    assert b.launched == a.launched
+    for tenant in (a, b, c):
+        turns = n.view(tenant).turns
+        assert turns > 2, "they take turns as ever"
+
+
 def test_a_stopped_member_keeps_its_gang_where_it_is_and_is_named() -> None:
     n = node()
     a, b = start(n, "g", {0: [4]}, {0: [4]})

@@ -55,6 +55,27 @@ def test_equal_promises_need_no_windows() -> None:
     assert card.revokes == 0
 
 
+@pytest.mark.parametrize("promised", [0.9, 0.6])
+def test_a_busy_tenant_of_the_latency_class_leaves_another_its_promise(promised: float) -> None:
+    card = DividedCard([Share(gpu=promised), Share(latency=True)])
+    card.run(8)  # what the class may have at once is used up by then
+    for _ in range(5):
+        assert card.parts(SECONDS) == pytest.approx((promised, 1 - promised), abs=0.03)
+
+
+def test_a_promise_survives_short_pauses_beside_a_busy_tenant_of_the_latency_class() -> None:
+    """Both pause for 2 ms fifty times a second, and change classes each time."""
+    card = DividedCard([Share(gpu=0.9), Share(latency=True)])
+    card.run(8)
+    before = dict(card.used_s)
+    for _ in range(200):
+        for number in (1, 2):
+            card.nap(number, 0.001 + 0.0004 * (card.revokes % 5))
+        card.run(0.02)
+    used = [card.used_s[number] - before[number] for number in (1, 2)]
+    assert used[0] / sum(used) > 0.85
+
+
 @pytest.mark.parametrize("limit", [0.1, 0.3, 0.45])
 def test_a_limit_holds_beside_another(limit: float) -> None:
     card = DividedCard([Share(gpu_limit=limit), Share()])
@@ -113,6 +134,25 @@ def test_promises_keep_turns_where_not_all_fit() -> None:
     card.run(60)
     assert len(card.open) <= 1
     assert card.over(600) == pytest.approx([0.3, 0.7], abs=0.03)
+
+
+@pytest.mark.parametrize("limits", [(0.3, 1.0), (0.1, 1.0), (0.2, 0.3, 1.0), (0.3, 0.3)])
+@pytest.mark.parametrize(("size", "seconds"), [(60 << 30, 800.0), (41 << 20, 20.0)])
+def test_a_limit_is_reached_where_not_all_fit(
+    limits: tuple[float, ...], size: int, seconds: float
+) -> None:
+    asked = [Share(gpu_limit=limit) for limit in limits]
+    card = DividedCard(asked, bytes_each=size, gpu_bytes=80 << 30 if size > 1 << 30 else 80 << 20)
+    card.run(seconds / 4)
+    for limit, part in zip(limits, card.parts(seconds), strict=True):
+        assert limit == 1.0 or part == pytest.approx(limit, abs=0.02)
+
+
+def test_hand_offs_of_a_limited_tenant_are_charged_to_it_beyond_its_limit() -> None:
+    card = DividedCard([Share(gpu_limit=0.8), Share()], bytes_each=60 << 30, link_bytes_per_s=5e9)
+    card.run(500)
+    received = card.over(2000)
+    assert received == pytest.approx([0.5, 0.5], abs=0.02)
 
 
 def test_no_lag_of_turns_is_left_once_all_fit() -> None:

@@ -34,6 +34,10 @@ GIB = 1 << 30
 SECRETS = ("diffusion", "hush", "alice", "sesame")
 
 
+def _hello(number: int, name: str) -> ev.Hello:
+    return ev.Hello(number, name=name, uid=1000, owner="namespace alice-hush", workload="hush-run")
+
+
 class Agent:
     """What `moiety agent record` talks to."""
 
@@ -45,7 +49,7 @@ class Agent:
 
     def feed_early(self) -> None:
         """What is in the starting point only."""
-        list(self.arbiter.handle(1.0, ev.Hello(1, name="diffusion (pid 11)", uid=1000)))
+        list(self.arbiter.handle(1.0, _hello(1, "diffusion (pid 11)")))
         list(self.arbiter.handle(1.0, ev.Attach(1, 0, 1, GIB, 9 * GIB)))
         list(self.arbiter.handle(1.0, ev.AllocRequest(1, 0, 2, 5 * GIB)))
         list(self.arbiter.handle(1.0, ev.GangJoined(1, "u1000.hush")))
@@ -61,12 +65,16 @@ class Agent:
     def day(self) -> None:
         self.feed(
             ev.Pinned(1, "cuIpcGetMemHandle"),
-            ev.Hello(2, name="sesame.py (pid 12)", uid=1000),
+            _hello(2, "sesame.py (pid 12)"),
             ev.Attach(2, 0, 1, GIB, 9 * GIB),
-            ev.UserLimitsSet({1000: (6 * GIB, "users.alice memory_limit 6GiB in /home/alice/x")}),
+            ev.UserLimitsSet(
+                {1000: (6 * GIB, "users.alice memory_limit 6GiB in /home/alice/x")},
+                {1001: (0.5, "users.alice-too memory 50% in /home/alice/x")},
+            ),
             ev.AllocRequest(2, 0, 3, 2 * GIB),
             ev.AllocRequest(2, 0, 4, 6 * GIB),
             ev.UserLimitsSet({}),
+            ev.GuaranteesSet({"namespace alice-hush": 0.5}, {"hush-ers": (0.2, ("user 1000",))}),
             ev.AllocRequest(2, 0, 5, 8 * GIB),
             ev.LeaseRequest(2),
             ev.ShareSet(2, Share(gpu=0.5)),
@@ -115,7 +123,7 @@ def test_a_file_has_no_names_and_replays(agent: Agent, tmp_path: Path) -> None:
     assert any("<user>" in line for line in refusals), "a rule's sentence is in a refusal"
     found = replay_file(path)
     assert found.difference is None
-    assert found.events == 12
+    assert found.events == 13
 
 
 def test_another_process_decides_the_same(agent: Agent, tmp_path: Path) -> None:
@@ -124,7 +132,7 @@ def test_another_process_decides_the_same(agent: Agent, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "moiety", "agent", "replay", str(path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "12 events" in done.stdout
+    assert "13 events" in done.stdout
     assert "the same" in done.stdout
 
 
@@ -194,7 +202,7 @@ def test_a_recording_goes_on_and_tells_that_the_agent_ended(agent: Agent) -> Non
     fetched = Fetched()
     fetched.follow(ask, 60.0, clock=lambda: 0.0, sleep=lambda _: agent.feed(ev.Tick()))
     assert fetched.agent_ended
-    assert len(list(fetched.steps())) == 14
+    assert len(list(fetched.steps())) == 15
 
 
 def test_what_was_forgotten_meanwhile_is_begun_anew() -> None:
@@ -223,7 +231,12 @@ def test_names_in_sentences_get_the_same_numbers(agent: Agent) -> None:
 
 def test_no_text_is_forgotten() -> None:
     """Each field with a text is either hidden or one that moiety makes."""
-    special = {(ev.UserLimitsSet, "limits")}
+    special = {
+        (ev.UserLimitsSet, "limits"),
+        (ev.UserLimitsSet, "parts"),
+        (ev.GuaranteesSet, "parts"),
+        (ev.GuaranteesSet, "groups"),
+    }
     known = {(cls, name) for cls, fields in TEXTS.items() for name in fields} | OWN_WORDS
     for cls in EVENTS + INSTRUCTIONS:
         for field in msgspec.structs.fields(cls):

@@ -90,9 +90,7 @@ class ManagedGpu:
 
     def limit_bytes(self, share: Share) -> int:
         """Return the most that a process with this share may allocate here."""
-        capacity = self.budget.capacity_bytes
-        limit = share.memory_limit_bytes
-        return capacity if limit is None else min(limit, capacity)
+        return share.limit_bytes(self.budget.capacity_bytes)
 
 
 Gpus = Mapping[int, ManagedGpu]

@@ -43,6 +43,11 @@ REASONS: Final = {
         "`moiety gpu resume` gives it back",
     ),
     "GpuResumed": EventReason(NORMAL, "a GPU that was drained gets new programs again"),
+    "GpuMoved": EventReason(
+        NORMAL,
+        "another GPU is kept for a program that has used none yet: its own was drained or lost, or "
+        "the other became free",
+    ),
     "ShareChanged": EventReason(NORMAL, "`moiety set` changed the share of a program"),
     "Joined": EventReason(NORMAL, "a process shares the GPUs from now on"),
     "Left": EventReason(NORMAL, "a process no longer shares the GPUs, and why"),
@@ -70,6 +75,19 @@ REASONS: Final = {
         WARNING,
         "the host is short of memory: less can be evicted than planned",
         "free memory of the host, or give the agent a smaller arena (`--arena`)",
+    ),
+    "HostCopyDamaged": EventReason(
+        WARNING,
+        "memory of a process changed while it was in host memory: the process gets an error where "
+        "it uses that memory, and computes nothing from it",
+        "start the program again; look for memory errors of the host (`dmesg`, `edac-util`), and "
+        "for a program that writes into the memory of others",
+    ),
+    "HostFull": EventReason(
+        WARNING,
+        "a program waits, because the host has no room for data of others that would have to leave "
+        "the GPU; memory is overcommitted",
+        "end one of the programs, raise `arena`, or lower `overcommit` in the section [memory]",
     ),
     "HostMemoryEnough": EventReason(NORMAL, "the host has enough memory again"),
     "Pinned": EventReason(
@@ -174,6 +192,14 @@ REASONS: Final = {
         "a process made others wait for long within a minute, and how long",
         "give the program a smaller share or a lower priority with `moiety set`, or run it alone",
     ),
+    "UnequalDivision": EventReason(
+        WARNING,
+        "a GPU gives a program more than an equal part beside others, or MPS serves several: it "
+        "takes turns",
+        "stop NVIDIA's MPS (`echo quit | nvidia-cuda-mps-control`) if it serves the programs; else "
+        "nothing: parts hold by turns",
+    ),
+    "EqualDivision": EventReason(NORMAL, "a program holds a GPU beside others again"),
     "Idle": EventReason(
         NORMAL,
         "a process has been idle on a GPU for long, and what it holds",

@@ -31,6 +31,7 @@ from moiety.wire.messages import (
     AmountMessage,
     ArenaMessage,
     AttachMessage,
+    ContentMessage,
     DrainedMessage,
     EvictedMessage,
     FreeMessage,
@@ -112,6 +113,7 @@ class Handlers:
             client.attaching[message.serial] = gpu
         client.unspoken.discard(gpu)
         client.gpus.add(gpu)
+        client.peaks.setdefault(gpu, 0)
         if client.talks:
             self._wait_messages.may_wait()
         self._registry.gpus_changed(client)
@@ -201,6 +203,8 @@ class Handlers:
         must_be_attached(client, message.gpu)
         if message.flags & FREE_ALLOWED:
             self._registry.check_refill(client, message.gpu, message.bytes)
+        if message.flags & FreeFlag.DAMAGED:
+            self._executor.damaged(client, message.gpu, message.bytes)
         self._runtime.feed(
             ev.Free(
                 client.number,
@@ -250,6 +254,12 @@ class Handlers:
         must_be_attached(client, message.gpu)
         self._runtime.feed(ev.Resident(client.number, message.gpu, message.bytes))
         self._registry.sample(client, message.gpu)
+
+    def on_content_reply(self, client: Client, message: ContentMessage) -> None:
+        """A process says what of its data on a GPU is zeros, and what is in host memory."""
+        must_be_attached(client, message.gpu)
+        content = message.gpu, message.zero_bytes, message.host_bytes
+        self._runtime.feed(ev.ContentReply(client.number, *content))
 
     def on_pinned(self, client: Client, message: PinnedMessage) -> None:
         """A process made a call after which none of its memory can leave."""
@@ -365,34 +375,7 @@ class Handlers:
 Handler = Callable[[Handlers, Client, Any], None]
 HANDLERS: Final[dict[int, Handler]] = {
     int(kind): getattr(Handlers, f"on_{kind.name.lower()}")
-    for kind in (
-        Type.LIMIT_QUERY,
-        Type.ATTACH,
-        Type.CONTEXT,
-        Type.DETACH,
-        Type.ALLOC_REQUEST,
-        Type.DRIVER_OOM,
-        Type.FREE,
-        Type.CREDIT_USED,
-        Type.CREDIT_RETURNED,
-        Type.PIN_REQUEST,
-        Type.UNPIN,
-        Type.EXPORT,
-        Type.IMPORT,
-        Type.UNSHARE,
-        Type.LEASE_REQUEST,
-        Type.RESTORED,
-        Type.RESIDENT,
-        Type.DRAINED,
-        Type.EVICTED,
-        Type.IDLE,
-        Type.BUSY,
-        Type.PINNED,
-        Type.SHARED,
-        Type.UNKNOWN,
-        Type.ARENA,
-        Type.ARENA_BACK,
-        Type.ARENA_NEED,
-    )
+    for kind in Type
+    if hasattr(Handlers, f"on_{kind.name.lower()}")
 }
 """By type; a process sends no other."""

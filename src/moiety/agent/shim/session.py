@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
-from moiety.agent.core.connection import Connection
+from moiety.agent.core.connection import Connection, ReaderThread
 from moiety.agent.core.executor import MODES
 from moiety.agent.core.gpus import Gpus, index_of
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.lease_page import LeasePage
-from moiety.agent.core.rate_limits import RateLimits, UserQuota
+from moiety.agent.core.rate_limits import Flood, RateLimits, UserQuota
 from moiety.agent.core.read_turns import PACKETS_A_TURN, ReadTurns
 from moiety.agent.core.runtime import Runtime
+from moiety.agent.core.time_owners import owner_of
 from moiety.agent.shim.gang_detection import GangDetection
 from moiety.agent.shim.handlers import Handlers
 from moiety.agent.system import processes
@@ -49,7 +50,7 @@ from moiety.wire.messages import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionContext:
     """The components that the sessions of one agent use."""
 
@@ -66,6 +67,8 @@ class SessionContext:
     reads: ReadTurns
     shared: bool
     """Programs of several users are here, who must not learn each other's names."""
+    thread: ReaderThread | None = None
+    """What reads connections that have greeted; None: the loop does."""
 
 
 def gpus_message(serial: int, cards: tuple[str, ...]) -> GpusMessage:
@@ -119,6 +122,7 @@ class Session:
         self._labels = labels or {}
         self._pidfd = context.kernel.pidfd_of(sock, peer.pid)
         self._client: Client | None = None
+        self._flood = Flood()
         self._quotas: list[UserQuota] = []
         """Quotas that count this session until it is over."""
         self._count(self._limits.connections)
@@ -231,22 +235,28 @@ class Session:
             fenced=fenced,
             doubted=doubted,
             unproven=resumed and not clients.is_recorded(self._peer.pid),
+            owner=owner_of(client.account, client.labels),
+            workload=client.workload,
         )
         clients.join(client, joined)
         text = "again, after the agent changed" if resumed else ""
         context.journal.lives("Joined", text, client)
         if self._gang is not None:
             context.gangs.join(client, self._gang, begun=holding)
+        if context.thread is not None:
+            self._connection.hand_over(context.thread, client.account)
 
     def _welcome(self, hello: HelloMessage, client: Client, epoch: int) -> None:
         arena = self._context.handlers.arena
+        flags = WelcomeFlag.ARENA if arena is not None and arena.prepares else 0
+        flags |= WelcomeFlag.ZERO_FILL if self._context.arbiter.is_overcommitted else 0
         welcome = WelcomeMessage(
             serial=hello.serial,
             version=hello.version,
             tenant=client.number,
             epoch=epoch,
             mode=MODES[self._share.mode],
-            flags=int(WelcomeFlag.ARENA) if arena is not None and arena.prepares else 0,
+            flags=int(flags),
         )
         self._connection.send(welcome.encode(), client.page.fd)
 
@@ -263,7 +273,7 @@ class Session:
             answer = LimitReplyMessage(
                 serial=message.serial,
                 gpu=gpu,
-                limit_bytes=min(self._share.memory_limit_bytes or capacity, capacity),
+                limit_bytes=self._share.limit_bytes(capacity),
                 used_bytes=sum(
                     view.gpus[gpu].allocated_bytes
                     for view in context.arbiter.tenants()
@@ -297,7 +307,7 @@ class Session:
         now_s = self._runtime.now()
         turns = self._limits.turns
         wait_s = turns.spend(self._owner, now_s)
-        if turns.is_flooding(self._owner, now_s):
+        if self._flood.waits(wait_s, now_s):
             most = round(turns.per_s * PACKETS_A_TURN)
             self._hang_up(
                 Refusal.FULL, f"it sends more than {most} messages a second, and does not stop"

@@ -8,9 +8,9 @@ from typing import Final
 from moiety.arbiter import events as ev
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.settings import GpuSpec
-from moiety.arbiter.state.promise import Promise
+from moiety.arbiter.state.promise import Guarantees, Promise
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import STAYING, State
 
 ENDLESS_BYTES: Final = 1 << 60
 """A size that no request reaches: a lost GPU has room for everything."""
@@ -21,13 +21,17 @@ def on_share_set(context: Context, event: ev.ShareSet) -> None:
     tenant = context.ledger.tenants.get(event.tenant)
     if tenant is None:
         return
+    is_lowered = event.share.rank < tenant.usage.class_rank
     context.fair_share.promise(tenant, event.share)
     context.credit.recall_from(tenant, context.out)
-    limit = event.share.memory_limit_bytes
     for gpu in tenant.gpus:
         capacity = context.ledger.specs[gpu].capacity_bytes
-        context.ledger.limit(tenant, gpu, capacity if limit is None else min(limit, capacity))
+        context.ledger.limit(tenant, gpu, event.share.limit_bytes(capacity))
     _set_turn(context, tenant)
+    if is_lowered and tenant.state in STAYING:
+        # It took this turn by its old class: others of the new one need not wait for its end.
+        tenant.lease.is_guest = True
+        tenant.lease.turn_ends_s = context.now_s
 
 
 def _set_turn(context: Context, tenant: Tenant) -> None:
@@ -38,10 +42,20 @@ def _set_turn(context: Context, tenant: Tenant) -> None:
 
 def on_user_limits_set(context: Context, event: ev.UserLimitsSet) -> None:
     """Replace the limits of users; credit was given by the old ones."""
-    before, context.ledger.user_limits = context.ledger.user_limits, event.limits
-    for tenant in context.ledger.tenants.values():
-        if event.limits.get(tenant.uid) != before.get(tenant.uid):
+    ledger = context.ledger
+    before, before_parts = ledger.user_limits, ledger.user_parts
+    ledger.user_limits, ledger.user_parts = event.limits, event.parts
+    for tenant in ledger.tenants.values():
+        uid = tenant.uid
+        had = before.get(uid), before_parts.get(uid)
+        if (event.limits.get(uid), event.parts.get(uid)) != had:
             context.credit.recall_from(tenant, context.out)
+
+
+def on_guarantees_set(context: Context, event: ev.GuaranteesSet) -> None:
+    """Replace what owners are guaranteed: parts follow at once."""
+    context.ledger.guarantees = Guarantees(event.parts, event.groups)
+    context.ledger.members_changed = True
 
 
 def on_promise_set(context: Context, event: ev.PromiseSet) -> None:
@@ -53,6 +67,7 @@ def on_settings_set(context: Context, event: ev.SettingsSet) -> None:
     """Decide by other settings; the size of the arena stays what it is."""
     context.settings = replace(event.settings, arena_bytes=context.ledger.arena_bytes)
     context.quantum.settings = context.settings
+    context.ledger.set_overcommit(event.settings.overcommit)
     for tenant in context.ledger.tenants.values():
         _set_turn(context, tenant)
 
@@ -66,6 +81,13 @@ def on_gpu_lost(context: Context, event: ev.GpuLost) -> None:
     """Let no tenant wait for room on a lost GPU."""
     context.ledger.specs[event.gpu] = GpuSpec(event.gpu, ENDLESS_BYTES, ENDLESS_BYTES)
     context.ledger.lost.add(event.gpu)
+
+
+def on_division_set(context: Context, event: ev.DivisionSet) -> None:
+    """Note with which others a tenant takes turns where all fit."""
+    if tenant := context.ledger.tenants.get(event.tenant):
+        tenant.usage.apart = event.apart
+        context.ledger.parts_changed = True
 
 
 def on_tick(context: Context, event: ev.Tick) -> None:

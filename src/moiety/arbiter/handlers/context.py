@@ -14,6 +14,7 @@ from moiety.arbiter.schedule.fair_share import FairShare
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.state.tenant import Tenant
+from moiety.arbiter.state.visits import Visits
 
 Postponed = ev.Attach | ev.AllocRequest | ev.DriverOom | ev.PinRequest
 
@@ -37,6 +38,7 @@ class Context:
     out: list[do.Instruction] = field(default_factory=list)
     """Instructions that were decided and not yielded yet."""
     now_s: float = 0.0
+    visits: Visits = field(default_factory=Visits)
 
     def refuse(self, event: Postponed, code: str, text: str) -> None:
         """Answer a request with no; `code` and `text` are those of `Refused`."""

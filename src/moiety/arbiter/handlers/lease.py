@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moiety.arbiter import events as ev
 from moiety.arbiter.handlers.context import Context
+from moiety.arbiter.state.idle_timeout import SOON
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import REVOKED, Cause, State
 
@@ -20,9 +21,10 @@ def want(context: Context, tenant: Tenant) -> None:
     """Put a tenant into the queue, or note that it wants its lease again once it has drained."""
     _end_silence(context, tenant)
     if tenant.state is State.IDLE:
-        if context.now_s - tenant.since_s >= context.settings.idle_min_s:
+        rested_s = context.now_s - tenant.since_s
+        if rested_s >= context.settings.idle_min_s:
             tenant.usage.busy_periods.end(context.now_s)
-            tenant.usage.busy_periods.begin(context.now_s, holding=False)
+            tenant.usage.busy_periods.begin(context.now_s, holding=False, rested_s=rested_s)
         context.fair_share.wake(tenant)
         context.ledger.transition(tenant, Cause.WANTED, context.now_s)
     elif tenant.state in REVOKED and not tenant.drain.wants_again:
@@ -78,3 +80,5 @@ def _end_silence(context: Context, tenant: Tenant) -> None:
             tenant.usage.idle_periods.add(length_s)
             tenant.usage.busy_periods.end(context.now_s - length_s)
             tenant.usage.busy_periods.begin(context.now_s, holding=tenant.state is State.HOLDING)
+        elif length_s >= SOON * context.settings.idle_min_s:
+            tenant.usage.idle_periods.end_row()

@@ -36,6 +36,8 @@ def on_hello(context: Context, event: ev.Hello) -> None:
         epoch=event.epoch % EPOCHS,
         since_s=context.now_s,
         uid=event.uid,
+        owner=event.owner,
+        workload=event.workload,
         usage=TenantUsage(joined_s=context.now_s),
         drain=Drain(
             resumed=event.resumed or event.holding or event.epoch > 0, unproven=event.unproven
@@ -76,9 +78,12 @@ def _succeed(context: Context, tenant: Tenant, before: Tenant) -> None:
             managed_bytes=min(there, on.managed_bytes),
             charged_bytes=there if holds else min(there, on.charged_bytes),
             needed_bytes=0,
+            lag_s=0.0,
             credit=CreditBalance(asked_s=on.credit.asked_s),
             freed=Freed(),
             orders=[],
+            content=None,
+            content_asked=False,
             posted=NOT_POSTED,
         )
     tenant.memory.hearsay.update(before.gpus)
@@ -139,7 +144,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
     own = frozenset([event.tenant])
     beside = Promised(memory_bytes=context.ledger.promises[event.gpu].memory_bytes)
     if not was_admitted and (
-        taken := refuse_share(context.ledger, event.gpu, tenant.share, beside, own)
+        taken := refuse_share(context.ledger, event.gpu, tenant.share, beside, own, tenant.owner)
     ):
         context.refuse(event, "capacity", taken[0])
         return
@@ -159,7 +164,7 @@ def on_attach(context: Context, event: ev.Attach) -> None:
 def _count(context: Context, tenant: Tenant, event: ev.Attach, *, is_recorded: bool) -> bool:
     """Count what a process has on a GPU; False: not all that it says, or not now."""
     ledger, known = context.ledger, tenant.gpus.get(event.gpu)
-    if no := impossible(ledger, event):
+    if no := impossible(ledger, event, known):
         context.refuse(event, *no)
         return False
     ledger.members_changed = True

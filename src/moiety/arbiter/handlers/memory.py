@@ -10,7 +10,7 @@ from moiety.arbiter.admission.memory import refuse_bytes
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.handlers.lease import want
 from moiety.arbiter.schedule.evictions import end_in_vain, has_left
-from moiety.arbiter.state.residency import Request, Residency
+from moiety.arbiter.state.residency import Content, Request, Residency
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import REVOKED
 
@@ -27,11 +27,13 @@ def on_alloc_request(context: Context, event: ev.AllocRequest) -> None:
     if entry is None:
         context.refuse(event, "gpu", f"GPU {event.gpu} was not attached")
         return
-    pinned = event.pinned
-    if no := refuse_bytes(context.ledger, tenant, event.gpu, event.bytes, pinned=pinned):
+    pinned, managed = event.pinned, event.managed
+    if no := refuse_bytes(
+        context.ledger, tenant, event.gpu, event.bytes, pinned=pinned, managed=managed
+    ):
         context.refuse(event, *no)
         return
-    request = Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=event.managed)
+    request = Request(event.serial, event.gpu, event.bytes, pinned=pinned, managed=managed)
     entry.freed.use(event.bytes)
     context.ledger.admit(tenant, request)
     want(context, tenant)
@@ -151,6 +153,17 @@ def on_evicted(context: Context, event: ev.Evicted) -> None:
         tenant.drain.told_s = context.now_s
         tenant.drain.due_s = context.now_s + context.settings.revoke_deadline_s
         tenant.drain.look_s = context.now_s + context.settings.look_after_s
+
+
+def on_content_reply(context: Context, event: ev.ContentReply) -> None:
+    """Note what of a process' bytes is zeros, and what is in host memory."""
+    tenant = context.ledger.tenants.get(event.tenant)
+    entry = context.ledger.entry(event.tenant, event.gpu)
+    if tenant is None or entry is None or not entry.content_asked:
+        return
+    content = Content(event.zero_bytes, event.host_bytes)
+    context.ledger.count_content(tenant, event.gpu, content)
+    context.answered(tenant)
 
 
 def _end_in_vain(context: Context, tenant: Tenant, on: Residency, *, failed: bool) -> None:

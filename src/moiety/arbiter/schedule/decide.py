@@ -8,6 +8,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.driver_reserve import forget
 from moiety.arbiter.schedule.attaching import end_uncovered
 from moiety.arbiter.schedule.gangs import detain, look_after_gangs
+from moiety.arbiter.schedule.host_room import look_after_short
 from moiety.arbiter.schedule.overdue import look_after
 from moiety.arbiter.schedule.preempt import make_fit
 from moiety.arbiter.schedule.queue_depth import pace
@@ -18,6 +19,7 @@ from moiety.arbiter.schedule.side_by_side import choose_sitters, end_silences, f
 from moiety.arbiter.schedule.throttle import end_windows, mend, separate
 from moiety.arbiter.schedule.transfers import answer_requests, finish_coming, give_room
 from moiety.arbiter.schedule.victims import order_evictions
+from moiety.arbiter.schedule.visits import look_after_visits
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import WITH_LEASE, State
 
@@ -32,6 +34,7 @@ def decide(round_: Round) -> Iterator[None]:
         refuse_outgrown(round_)
     yield from finish_coming(round_)
     round_.fair_share.refresh()
+    round_.has_rivals = round_.has_rivals or round_.fair_share.is_weighed
     if round_.attaching:
         end_uncovered(round_)
     granted = True
@@ -47,11 +50,11 @@ def decide(round_: Round) -> Iterator[None]:
             end_windows(round_)
         if round_.asking or round_.ledger.queue:
             yield from take_turns(round_)
-        order_evictions(round_)
+        was_given_up = order_evictions(round_)
         if round_.asking:
             answer_requests(round_)
         give_room(round_)
-        granted = yield from finish_coming(round_)
+        granted = (yield from finish_coming(round_)) or was_given_up
     if round_.fair_share.has_windows:
         end_silences(round_)
     round_.watch_crowded()
@@ -68,6 +71,8 @@ def begin(round_: Round) -> None:
     if round_.ledger.gangs:
         detain(round_)
     round_.balances = round_.ledger.balances()
+    if round_.visits.under_way or round_.visits.rests_s:
+        look_after_visits(round_)
     find_crowded(round_)
     if round_.ledger.unasked_pins:
         look_after_pins(round_)
@@ -85,9 +90,11 @@ def _look(round_: Round) -> None:
             round_.coming.append(tenant)
         elif state is State.DRAINING:
             round_.draining.append(tenant)
-        if tenant.usage.timed or tenant.share.latency:
+        if tenant.usage.timed or tenant.share.latency or tenant.usage.apart:
             round_.has_rivals = True
             round_.has_limited = round_.has_limited or tenant.share.gpu_limit < 1
+        if tenant.memory.host_short is not None:
+            look_after_short(round_, tenant)
         if tenant.memory.needs_until_s:
             _check_needs(round_, tenant)
         if tenant.requests:

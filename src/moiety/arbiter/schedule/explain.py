@@ -72,6 +72,8 @@ def why_never(round_: Round, tenant: Tenant) -> str:
         if mate.memory.barred:
             call = mate.memory.pinned_by or "a call"
             return f"{who} shuts out others: its memory cannot leave ({call})"
+        if (short := mate.memory.host_short) is not None and round_.now_s < short.until_s:
+            return short.reason
     for gpu in gpus_of(tenant):
         balance = round_.balances[gpu]
         if balance.capacity_bytes - balance.firm_bytes < round_.needs_bytes(tenant, gpu):
@@ -82,7 +84,7 @@ def why_never(round_: Round, tenant: Tenant) -> str:
 def _name_firm(round_: Round, tenant: Tenant, gpu: int) -> str:
     """Name the bytes that are in the way of a tenant, in words and numbers."""
     own = [on for mate in mates(tenant) if (on := mate.gpus.get(gpu))]
-    need = format_bytes(sum(on.allocated_bytes for on in own))
+    need = format_bytes(sum(on.need_bytes for on in own))
     room = format_bytes(round_.balances[gpu].capacity_bytes)
     others = [
         (other, stays)
@@ -120,6 +122,6 @@ def _class_of(tenant: Tenant) -> str:
     """Why a tenant goes first: what it was promised and has not had, or its class."""
     if tenant.usage.rank > tenant.usage.class_rank:
         for mate in mates(tenant):
-            if mate.share.gpu:
-                return f"{format_fraction(mate.share.gpu)} of the GPU are promised to it"
+            if part := mate.share.gpu or mate.usage.promised:
+                return f"{format_fraction(part)} of the GPU are promised to it"
     return "latency" if tenant.share.latency else f"priority {tenant.share.priority}"

@@ -35,3 +35,5 @@ class Lease:
     """At the beginning of its turn: the cost of one hand-off to each tenant that takes turns."""
     window_ends_s: float = 0.0
     """No pause for its limit begins before that: what was moved in is used first."""
+    beside_from_s: float = 0.0
+    """From when on its bound may be the wide one (queue_depth.py)."""

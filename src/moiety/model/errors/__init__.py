@@ -12,6 +12,7 @@
     │   ├── MemoryAboveLimit                     64
     │   ├── InvalidMode                          64
     │   ├── KeptManaged                          64   --mode managed --memory 1GiB
+    │   ├── LimitAboveGpu                        64   --memory-limit 150% without --mode managed
     │   └── LimitTooSmall                        64   --memory-limit 1
     ├── AmountError
     │   ├── LimitAboveCapacity                   64   --memory-limit 1TiB
@@ -27,6 +28,7 @@
     │   ├── NativeLibraryMissing                 78
     │   ├── ArraysMissing                        78   the simulator needs numpy
     │   ├── ScreenMissing                        78
+    │   ├── YamlMissing                          78   -o yaml needs PyYAML
     │   └── PlotMissing                          78
     ├── GpuError
     │   ├── NoDriver                             69
@@ -137,6 +139,7 @@ from moiety.model.errors.installation import (
     ProtocolError,
     ScreenMissing,
     SystemRefusal,
+    YamlMissing,
 )
 from moiety.model.errors.programs import (
     ImageUnfit,
@@ -159,6 +162,7 @@ from moiety.model.errors.values import (
     InvalidSize,
     InvalidValue,
     KeptManaged,
+    LimitAboveGpu,
     LimitTooSmall,
     MemoryAboveLimit,
     RequestAboveLimit,
@@ -206,6 +210,7 @@ __all__ = [
     "InvalidValue",
     "KeptManaged",
     "LimitAboveCapacity",
+    "LimitAboveGpu",
     "LimitTooSmall",
     "MemoryAboveLimit",
     "MetricsRefused",
@@ -240,5 +245,6 @@ __all__ = [
     "WorkloadAmbiguous",
     "WorkloadUnknown",
     "WrongArchitecture",
+    "YamlMissing",
     "from_parts",
 ]
