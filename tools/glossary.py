@@ -42,8 +42,10 @@ WITHOUT_EVENT: Final = {
 }
 """messages to the agent of which the arbiter hears nothing under that name, and why"""
 WITHOUT_MESSAGE: Final = {
-    "ArenaSet", "ChargeReleased", "ChargeTransferred", "GangJoined", "GpuLost", "Left", "Measured",
-    "PromiseSet", "Settled", "SettingsSet", "ShareSet", "StopChecked", "Tick", "UserLimitsSet",
+    "ArenaSet", "ChargeReleased", "ChargeTransferred", "DivisionSet", "GangJoined", "GpuLost",
+    "GuaranteesSet",
+    "Left", "Measured", "PromiseSet", "Settled", "SettingsSet", "ShareSet", "StopChecked", "Tick",
+    "UserLimitsSet",
 }  # fmt: skip
 """events that the agent itself observes"""
 

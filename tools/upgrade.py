@@ -95,9 +95,12 @@ def upgrade(earlier: Path, later: Path, folder: Path) -> str:
         def turns() -> int:
             return sum(row["handoffs"] for row in rows(earlier))
 
+        def take_turns() -> bool:
+            return len(rows(earlier)) == PROGRAMS and turns() > PROGRAMS
+
         by(earlier, "agent", "start", "--turn-min", "5ms", "--idle-exit", "0")
         running = [node.start([str(earlier), "run", *map(str, words)]) for _ in range(PROGRAMS)]
-        until(lambda: turns() > PROGRAMS, "they take turns")
+        until(take_turns, "they all take turns")
         done = json.loads(by(later, "agent", "restart", "-o", "json"))
         if (done["before"], done["version"]) != (__version__, LATER):
             raise RuntimeError(f"{done['before']} was replaced by {done['version']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -54,6 +55,16 @@ def claimed(agent: FakeAgent) -> AttachMessage:
     return found
 
 
+def refuse(agent: FakeAgent) -> None:
+    """Refuse and hang up; what is unread by then would make the program see a reset instead."""
+    agent.send(RefusedMessage(code=Refusal.CAPACITY, text=WHY))
+    agent.sock.shutdown(socket.SHUT_RD)
+    with contextlib.suppress(OSError):
+        while agent.sock.recv(1 << 12, socket.MSG_DONTWAIT):
+            pass
+    agent.sock.close()
+
+
 def test_a_program_whose_memory_is_not_counted_comes_back_ever_more_slowly(
     play: tuple[FakeAgent, subprocess.Popen[str]],
 ) -> None:
@@ -64,8 +75,7 @@ def test_a_program_whose_memory_is_not_counted_comes_back_ever_more_slowly(
     times_s = []
     for _ in range(REFUSALS):
         assert claimed(agent).serial == 0
-        agent.send(RefusedMessage(code=Refusal.CAPACITY, text=WHY))
-        agent.sock.close()
+        refuse(agent)
         times_s.append(time.monotonic())
     assert times_s[-1] - times_s[0] > 1.0, "each pause is twice as long"
     found = claimed(agent)

@@ -98,6 +98,20 @@ def test_flags_and_files_decide_as_the_environment_does(node: Node) -> None:
     assert finish(node.run(show, env={"MOIETY_QUIET": "1"}))[1] == "never 1\n"
 
 
+def test_what_becomes_of_unchanged_memory_is_a_setting(node: Node, tmp_path: Path) -> None:
+    show = [sys.executable, "-c", "import os; print(os.environ['MOIETY_CLEAN'])"]
+    file = tmp_path / "config.toml"
+    file.write_text("[run]\nclean = 'verify'\n")
+    own = {"MOIETY_CLEAN": "off"}
+    assert finish(node.run(show, "--clean", "on", env=own))[1] == "on\n"
+    assert finish(node.run(show, env=own))[1] == "off\n"
+    node.env.pop("MOIETY_CLEAN", None)
+    assert finish(node.run(show, env={"MOIETY_CONFIG": str(file)}))[1] == "verify\n"
+    code, _, told = finish(node.run(show, env={"MOIETY_CLEAN": "yes"}))
+    assert code == 78
+    assert "MOIETY_CLEAN" in told
+
+
 def test_a_terminal_is_told_and_one_that_is_stopped_holds_nobody_up(
     node: Node, work: Callable[[int], list[object]]
 ) -> None:

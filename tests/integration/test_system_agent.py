@@ -218,7 +218,12 @@ def events(agent: AgentProcess) -> list[Event]:
 
 @pytest.mark.parametrize(
     "request_",
-    ["Stop(force=True)", "SetAgent({'turn_min_s': '1s'})", "SetAgent({}, defaults=True)"],
+    [
+        "Stop(force=True)",
+        "SetAgent({'turn_min_s': '1s'})",
+        "SetAgent({}, defaults=True)",
+        "GuaranteeNamespaces({'team': 0.5})",
+    ],
 )
 def test_only_root_rules_the_agent(agent: AgentProcess, users: Users, request_: str) -> None:
     alice = users(ALICE)

@@ -28,6 +28,7 @@ class Backlog:
         shares: Sequence[Share],
         *,
         bytes_each: int = 1 << 30,
+        gpu_bytes: int = GPU_BYTES,
         link_bytes_per_s: float = 50e9,
         message_s: float = 50e-6,
         drain_s: float = 200e-6,
@@ -35,7 +36,7 @@ class Backlog:
     ) -> None:
         """Tenants 1, 2, ... with these shares, each with `bytes_each` of memory."""
         found = settings or Settings(arena_bytes=1 << 50, link_bytes_per_s=link_bytes_per_s)
-        self.arbiter = Arbiter([GpuSpec(0, GPU_BYTES + (1 << 30), GPU_BYTES)], found)
+        self.arbiter = Arbiter([GpuSpec(0, gpu_bytes + (1 << 30), gpu_bytes)], found)
         self.now_s = 0.0
         self.revokes = 0
         self._link = link_bytes_per_s
@@ -51,13 +52,26 @@ class Backlog:
         for number, share in enumerate(shares, start=1):
             self.add(number, share)
 
-    def add(self, number: int, share: Share, bytes_each: int | None = None) -> None:
+    def add(
+        self,
+        number: int,
+        share: Share,
+        bytes_each: int | None = None,
+        *,
+        owner: str = "",
+        workload: str = "",
+    ) -> None:
         """One more tenant: it comes now, with its memory evicted."""
         self._resident[number] = 0
         self._bytes[number] = bytes_each or self._bytes_each
-        self.tell(ev.Hello(number, share=share))
+        self.tell(ev.Hello(number, share=share, owner=owner, workload=workload))
         self.tell(ev.Attach(number, 0, 1, 0, GPU_BYTES))
         self.tell(ev.AllocRequest(number, 0, 2, self._bytes[number]))
+
+    def end(self, number: int) -> None:
+        """It is gone."""
+        self._asleep.add(number)
+        self.tell(ev.Left(number))
 
     def sleep(self, number: int) -> None:
         """It wants nothing any more."""

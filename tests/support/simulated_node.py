@@ -6,6 +6,7 @@ late as the test wants. Nothing here reads a clock.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable
 from operator import attrgetter
@@ -13,8 +14,10 @@ from operator import attrgetter
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.machine import Arbiter
+from moiety.arbiter.schedule.armed import Armed
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.snapshots import TenantView
+from moiety.arbiter.states import Apart
 from tests.support.simulated_tenants import SimulatedTenant
 
 
@@ -22,6 +25,31 @@ def handle(arbiter: Arbiter, now_s: float, event: ev.Event) -> list[do.Instructi
     """All that an arbiter wants done after an event, without what is only written down."""
     told = arbiter.handle(now_s, event)
     return [each for each in told if not isinstance(each, do.StateChanged)]
+
+
+def leases(told: Iterable[do.Instruction]) -> list[do.Instruction]:
+    """What an arbiter wants done to leases."""
+    return [each for each in told if isinstance(each, do.Grant | do.Revoke)]
+
+
+def decided(armed: Armed) -> do.Instruction:
+    """An armed transition as the arbiter decides it."""
+    kind = do.Grant if armed.grants else do.Revoke
+    return kind(armed.target, armed.epoch)
+
+
+def message(armed: Armed) -> ev.Event:
+    """The message that fires an armed transition."""
+    if armed.drained_epoch is None:
+        return ev.LeaseRequest(armed.source)
+    return ev.Drained(armed.source, armed.drained_epoch)
+
+
+def matches(armed: Armed, event: ev.Event) -> bool:
+    """Whether an event fires an armed transition."""
+    if isinstance(event, ev.Drained):
+        return (event.tenant, event.epoch) == (armed.source, armed.drained_epoch)
+    return isinstance(event, ev.LeaseRequest) and event == message(armed)
 
 
 class SimulatedNode:
@@ -42,8 +70,13 @@ class SimulatedNode:
         self.now_s = 0.0
         self.gangs: dict[str, list[SimulatedTenant]] = {}
         self.gang_sizes: dict[str, int] = {}
+        self.guarantees = ev.GuaranteesSet({})
+        """What owners are guaranteed, which a new agent reads again."""
         self.told: list[do.Instruction] = []
         self._numbers = itertools.count(1)
+        self.arms = False
+        """Each transition that the arbiter arms is compared with what it decides."""
+        self.fired: list[Armed] = []
 
     def _begin(self, *, settled: bool) -> None:
         """A new agent decides from now on."""
@@ -55,8 +88,12 @@ class SimulatedNode:
 
     def _step(self, event: ev.Event) -> list[do.Instruction]:
         """What the arbiter wants, in order."""
+        armed = self._armed(event) if self.arms else None
         told = handle(self.arbiter, self.now_s, event)
         self.arbiter.check()
+        if armed is not None:
+            self._check(self.arbiter, armed, told)
+            self.fired.append(armed)
         if self._slower is not None:
             same = handle(self._slower, self.now_s, event)
             of = attrgetter("tenant")  # between processes there is no order
@@ -65,11 +102,42 @@ class SimulatedNode:
             assert self.arbiter.tenants() == self._slower.tenants()
         return told
 
-    def join(self, gang: str = "", size: int = 0, uid: int = -1) -> SimulatedTenant:
+    def _armed(self, event: ev.Event) -> Armed | None:
+        """The transition that an event fires; each that is armed is tried on a copy."""
+        armed = self.arbiter.armed()
+        for each in armed:
+            self._try(each)
+        is_in_time = [a for a in armed if a.not_before_s <= self.now_s <= a.not_after_s]
+        return next((each for each in is_in_time if matches(each, event)), None)
+
+    def _try(self, armed: Armed) -> None:
+        """At the first and the last moment, the arbiter decides what is armed."""
+        last_s = self.now_s + 1000.0
+        for now_s in {max(self.now_s, armed.not_before_s), min(last_s, armed.not_after_s)}:
+            if now_s >= self.now_s:
+                arbiter = copy.deepcopy(self.arbiter)
+                self._check(arbiter, armed, handle(arbiter, now_s, message(armed)))
+
+    @staticmethod
+    def _check(arbiter: Arbiter, armed: Armed, told: list[do.Instruction]) -> None:
+        """A transition is what was decided first; what follows is armed now, and was not hindered.
+
+        Its note overtakes what the target is told by the first decision, so that is nothing.
+        """
+        assert leases(told)[:1] == [decided(armed)], (armed, told)
+        if armed.then is not None:
+            assert leases(told) == [decided(armed)], (armed, told)
+            assert armed.then in arbiter.armed(), (armed, arbiter.armed(), told)
+            assert not [each for each in told if each.tenant == armed.then.target], (armed, told)
+
+    def join(
+        self, gang: str = "", size: int = 0, uid: int = -1, *, owner: str = "", workload: str = ""
+    ) -> SimulatedTenant:
         """A new process, of this user."""
         tenant = SimulatedTenant(next(self._numbers))
+        tenant.owner, tenant.workload = owner, workload
         self.tenants[tenant.number] = tenant
-        self.feed(ev.Hello(tenant.number, uid=uid))
+        self.feed(ev.Hello(tenant.number, uid=uid, owner=owner, workload=workload))
         if gang:
             self.band(tenant, gang, size)
         return tenant
@@ -82,6 +150,16 @@ class SimulatedNode:
         tenant.gang = members
         tenant.launched = max(mate.launched for mate in members)
         self.feed(ev.GangJoined(tenant.number, gang, size))
+
+    def guarantee(self, event: ev.GuaranteesSet) -> list[do.Instruction]:
+        """Guarantee owners parts of the time."""
+        self.guarantees = event
+        return self.feed(event)
+
+    def divide(self, tenant: SimulatedTenant, apart: Apart) -> list[do.Instruction]:
+        """Say with which others a process takes turns, as the GPU's division is not equal."""
+        tenant.apart = apart
+        return self.feed(ev.DivisionSet(tenant.number, apart))
 
     def start(
         self, chunks: dict[int, list[int]], residue_bytes: int = 0, uid: int = -1
@@ -118,7 +196,7 @@ class SimulatedNode:
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            if not isinstance(instruction, do.Overdue | do.CheckStopped):
+            if not isinstance(instruction, do.Overdue | do.CheckStopped | do.HostShort):
                 tenant.inbox.append(instruction)
         self.told += told
         for each in [i.tenant for i in told if isinstance(i, do.CheckStopped)]:
@@ -170,13 +248,25 @@ class SimulatedNode:
             tenant.credit.clear()
             tenant.restoring = tenant.watched = tenant.wanted = tenant.told_idle = False
             tenant.draining = None
+            tenant.apart = Apart.NO
             for gpu in list(tenant.allowed_most):
                 tenant.end_allowance(gpu, quietly=True)
+        if self.guarantees.parts or self.guarantees.groups:
+            self.feed(self.guarantees)
 
     def resume(self, tenant: SimulatedTenant) -> None:
         """A process finds the new agent, which told it no bound yet."""
         tenant.queue_s = 0.0
-        self.feed(ev.Hello(tenant.number, tenant.is_open, tenant.epoch, resumed=True))
+        self.feed(
+            ev.Hello(
+                tenant.number,
+                tenant.is_open,
+                tenant.epoch,
+                resumed=True,
+                owner=tenant.owner,
+                workload=tenant.workload,
+            )
+        )
         for name, members in self.gangs.items():
             if tenant in members:
                 size = self.gang_sizes[name]

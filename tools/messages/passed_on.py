@@ -33,10 +33,14 @@ HINTS: Final = {"ShareTaken": "the options of the largest share that can be prom
 
 def in_full(error: str, said: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """What an error says, with every text that another function puts together."""
-    found = [
+    if error not in OF_ERRORS:
+        return said
+    found = [each for each in said if "PROBLEM" not in each[0]]
+    patterns = [each for each in said if each not in found] or [("PROBLEM", "")]
+    found += [
         (what.replace("PROBLEM", text), HINTS.get(error, hint))
-        for what, hint in said
-        for text in (texts(OF_ERRORS[error]) if error in OF_ERRORS else ["PROBLEM"])
+        for what, hint in patterns
+        for text in texts(OF_ERRORS[error])
     ]
     return list(dict.fromkeys(found))
 

@@ -27,6 +27,7 @@ from tests.support import chaos, virtual_agent
 
 SMALL = 16 << 10
 DAYS = range(40)
+SEGMENT = 40 << 10
 
 
 class Recorded:
@@ -118,9 +119,9 @@ def test_an_event_that_does_not_fit_is_left_out_with_all_before_it() -> None:
 
 
 def test_a_state_that_is_too_large_gives_no_starting_point_until_it_shrinks() -> None:
-    there = Recorded(12 << 10)
+    there = Recorded(14 << 10)
     there.churn(3)
-    there.feed(ev.ArenaSet(5, "x" * (12 << 10)))
+    there.feed(ev.ArenaSet(5, "x" * (14 << 10)))
     assert kept(there.recorder) is None
     there.feed(ev.ArenaSet(5, ""))
     there.churn(100)
@@ -184,12 +185,13 @@ def agents(monkeypatch: pytest.MonkeyPatch) -> list[StepRecorder]:
 def test_days_on_which_everything_goes_wrong_replay(
     agents: list[StepRecorder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Segments are so small that many recordings begin with a checkpoint that has tenants."""
+    """Segments end so soon that many recordings begin with a checkpoint that has tenants."""
     sizes = Random(0)
     init = StepRecorder.__init__
 
     def small(self: StepRecorder, checkpoint: object) -> None:
-        init(self, checkpoint, sizes.choice([14 << 10, 16 << 10]))  # type: ignore[arg-type]
+        init(self, checkpoint, SEGMENT)  # type: ignore[arg-type]
+        self._reserve = SEGMENT - sizes.choice([10 << 10, 12 << 10])
 
     monkeypatch.setattr(StepRecorder, "__init__", small)
     events = wrapped = 0
