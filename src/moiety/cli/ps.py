@@ -208,12 +208,13 @@ def _without_agent() -> protocol.Processes:
     """The programs on the GPUs, none of which shares them."""
     from moiety.agent.control.other_rows import BLIND, outside_rows
     from moiety.agent.monitor.process_finder import ProcessFinder
+    from moiety.agent.system.users import WAIT_S
     from moiety.cli.doctor.agents import recorded
     from moiety.cli.doctor.gpus import opened
 
     try:
         with opened() as devices:
-            finder = ProcessFinder(devices)
+            finder = ProcessFinder(devices, named_s=WAIT_S)
             gpus = [device.index for device in devices.inventory()]
             found = finder.find(gpus, time.time_ns() // 1000)
     except Exception as error:  # NVML raises anything

@@ -38,6 +38,8 @@ class Origin:
     placement: CgroupPlacement
     inner_pid: int
     """Its pid in its own PID namespace; `pid` outside of containers."""
+    is_named: bool = True
+    """False while the system's tables have not said who its user is: `user` is the number."""
 
     def __str__(self) -> str:
         where = self.where

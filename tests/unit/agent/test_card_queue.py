@@ -79,10 +79,12 @@ class Day:
     def wait(self, share: Share, request: CardRequest | None = ANY, peer: Peer = FIRST) -> Command:
         return Command(self, share, request, peer)
 
-    async def run(self, share: Share, request: CardRequest | None = ANY) -> protocol.Created:
+    async def run(
+        self, share: Share, request: CardRequest | None = ANY, peer: Peer = FIRST
+    ) -> protocol.Created:
         """A command that does not wait."""
         asked = protocol.CreateWorkload("b.out", [], "/", share, cards=request)
-        return await self.agent.creation.create(asked, FIRST)
+        return await self.agent.creation.create(asked, peer)
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         await self.changes.until(is_so)
@@ -367,8 +369,7 @@ def test_what_its_user_may_never_have_is_refused_at_once(
     async def test(day: Day) -> None:
         await day.run(Share(gpu=0.7))
 
-        def check(_: int, share: Share, *__: object, alone: bool = False) -> None:
-            del alone
+        def check(_: int, share: Share, *__: object, **___: object) -> None:
             if (share.gpu or 0.0) > 0.5 or (share.memory_limit_bytes or 0) > TOTAL // 2:
                 raise UserLimit("user 5 may have half of a GPU", "users.toml:1")
 

@@ -32,13 +32,18 @@ def guarantee(day: Day, parts: dict[str, float]) -> None:
 
 
 def limit(day: Day, most: dict[int, float], gpus: tuple[int, ...] | None = None) -> None:
-    """The users file is read again: each of these users may request this part of a GPU in all."""
+    """The users file is read again: each of these users may request this part of a GPU in all.
+
+    `gpus` are the only ones that the first user may use.
+    """
 
     def check(uid: int, share: Share, *_: object, **__: object) -> None:
         if (share.gpu or 0.0) > most.get(uid, 1.0):
             raise UserLimit(f"user {uid} may have {most[uid]:.0%} in all", "users.toml:1")
 
-    limits: Any = SimpleNamespace(check=check, gpus_of=lambda _: gpus)
+    limits: Any = SimpleNamespace(
+        check=check, gpus_of=lambda uid: gpus if uid == FIRST.uid else None
+    )
     day.agent.creation.limits = limits
     day.queue.changed()
 
@@ -138,12 +143,11 @@ def test_a_gpu_that_a_user_may_use_no_more_is_not_kept_for_it() -> None:
         with pytest.raises(BadArgument, match="1 of the kind are here for you"):
             await both.answer
         await day.tried()
-        day.agent.creation.limits = None
         assert first.waits
         here = CardRequest(named=("0",))
-        assert (await day.run(Share(gpu=0.6), here)).cards[0].gpu == 0
+        assert (await day.run(Share(gpu=0.6), here, OTHER)).cards[0].gpu == 0
         with pytest.raises(ShareTaken, match="waited for longer"):
-            await day.run(Share(gpu=0.6), CardRequest(named=("1",)))
+            await day.run(Share(gpu=0.6), CardRequest(named=("1",)), OTHER)
         first.ended.set()
 
     day("A100", "A100")(test)

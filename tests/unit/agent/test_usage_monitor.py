@@ -15,6 +15,7 @@ from moiety.agent.control import usage_report
 from moiety.agent.control.protocol import Watched, WatchRequest
 from moiety.agent.core.journal import Journal
 from moiety.agent.monitor.usage_monitor import UsageMonitor
+from moiety.agent.system.users import USERS, User
 from moiety.arbiter.events import DivisionSet, Event
 from moiety.arbiter.states import Apart
 from moiety.devices.budget import budget
@@ -73,6 +74,7 @@ class PaperAgent:
             journal=self.journal,
         )
         self.watch.finder.is_blind = False
+        USERS.wait_for(os.geteuid())
         self.watch.start()
 
     def watched(self, asked: WatchRequest = WatchRequest()) -> Watched:  # noqa: B008
@@ -105,6 +107,21 @@ def test_a_process_is_seen_told_and_ended(process: subprocess.Popen[bytes]) -> N
     assert process.wait(60) == -9
     assert agent.reasons() == ["Unregistered", "Killed"]
     assert next(reversed(agent.journal.ring)).program == "sleep"
+
+
+def test_a_process_whose_user_is_not_known_yet_is_found_and_left_alone(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = PaperAgent(KILL)
+    agent.devices.processes[0] = {process.pid: 5 * GIB}
+    uid = os.geteuid()
+    monkeypatch.setattr(USERS, "wait_for", lambda *_: User(uid, str(uid), is_known=False))
+    _, origins = agent.watch.finder.find([0], 0)
+    assert (origins[process.pid].user, origins[process.pid].is_named) == (str(uid), False)
+    agent.loop.advance(20)
+    assert agent.watch.uses == []
+    assert agent.reasons() == []
+    assert process.poll() is None
 
 
 def test_a_number_that_was_used_again_is_nobodys_death(process: subprocess.Popen[bytes]) -> None:

@@ -13,7 +13,8 @@ from moiety.devices.process_identity import Origin, origin_of, sees_host_pids
 from moiety.enforcement.policy import Who
 
 NAMED_S: Final = 0.02
-"""Seconds that the system's tables may take to find a user's name, the first time."""
+"""Seconds that the system's tables may take to find a user's name, the first time: others wait for
+the thread that asks NVML."""
 
 Found = tuple[dict[int, list[GpuProcess] | None], dict[int, Origin]]
 """By GPU its processes (None: NVML does not say), and by pid the identity of each process."""
@@ -22,10 +23,12 @@ Found = tuple[dict[int, list[GpuProcess] | None], dict[int, Origin]]
 class ProcessFinder:
     """Finds the processes on GPUs, and their users, containers and pods."""
 
-    def __init__(self, devices: Devices) -> None:
+    def __init__(self, devices: Devices, named_s: float = NAMED_S) -> None:
+        """`named_s`: seconds that it waits at most for the name of a user."""
         self.is_blind = not sees_host_pids()
         """NVML's pids are of another PID namespace, so no process can be told from another."""
         self._devices = devices
+        self._named_s = named_s
         self._origins: dict[int, Origin] = {}
 
     def find(self, gpus: Iterable[int], since_us: int) -> Found:
@@ -40,11 +43,7 @@ class ProcessFinder:
         return found, {} if self.is_blind else self._origins_of(pids)
 
     def _origins_of(self, pids: set[int]) -> dict[int, Origin]:
-        """Return their identities; an earlier answer counts while the start time is the same.
-
-        A process whose user is not known yet is left out: rules may depend on the user. The NVML
-        thread does not wait for the answer, since others wait for that thread.
-        """
+        """Return their identities; an earlier answer counts while the start time is the same."""
         found = {}
         for pid in pids:
             known = self._origins.get(pid)
@@ -52,9 +51,8 @@ class ProcessFinder:
                 known = origin_of(pid, name_of=name_of)
             if known is None:
                 continue
-            user = USERS.wait_for(known.uid, NAMED_S)
-            if user.is_known:
-                found[pid] = dataclasses.replace(known, user=user.name)
+            user = USERS.wait_for(known.uid, self._named_s)
+            found[pid] = dataclasses.replace(known, user=user.name, is_named=user.is_known)
         self._origins = found
         return found
 

@@ -180,7 +180,10 @@ class UsageMonitor:
         self._probe.submit(ask)
 
     def looked(self, found: Found) -> None:
-        """Take in what the finder saw a moment ago, and act on it."""
+        """Take in what the finder saw a moment ago, and act on it.
+
+        A process whose user is not known yet is left out: rules may depend on the user.
+        """
         self._is_looking = False
         users, origins = found
         now_s = self._runtime.now()
@@ -192,6 +195,7 @@ class UsageMonitor:
             for gpu, seen in users.items()
             for user in seen or ()
             if user.pid in origins
+            and origins[user.pid].is_named
             and (use := self._use(gpu, user, origins[user.pid], clients.get(user.pid), views))
         ]
         self._meet(now_s, answered, views)
