@@ -63,7 +63,6 @@ def layout(header: Header) -> str:
         "",
         "from __future__ import annotations",
         "",
-        "import struct",
         "from enum import IntEnum, IntFlag",
         "from typing import Final",
         "",
@@ -107,7 +106,7 @@ def layout(header: Header) -> str:
         lines.append("    ),")
         sizes[each_struct.name] = sum(_size(header, each, sizes) for each in each_struct.fields)
     lines.append("}")
-    return "\n".join(lines) + LAYOUT_END
+    return "\n".join([*lines, ""])
 
 
 def _members(group: Sequence[Constant], prefix: str) -> Iterator[str]:
@@ -135,27 +134,6 @@ def _coded(header: Header, field: Field, sizes: dict[str, int]) -> str:
         raise ValueError(f"{field.name}: an array of {field.kind} has no form in Python yet")
     return f'("{field.name}", "{CODES[field.kind][0]}")'
 
-
-LAYOUT_END: Final = '''
-
-
-def packer(name: str) -> struct.Struct:
-    """The `struct` of one layout; reserved bytes are written as zero and ignored when read."""
-    return struct.Struct("<" + "".join(code for _, code in LAYOUTS[name]))
-
-
-def offsets(name: str) -> dict[str, int]:
-    """Where each field of one layout begins, in bytes."""
-    found: dict[str, int] = {}
-    codes = "<"
-    for field, code in LAYOUTS[name]:
-        found[field] = struct.calcsize(codes)
-        codes += code
-    return found
-
-
-COUNTERS_BYTES: Final = packer("mw_counters").size
-'''
 
 # The messages
 
@@ -185,9 +163,8 @@ def messages(header: Header) -> str:
         ")",
         "from moiety.wire.message import Message",
     ]
-    end = ["", "", "MESSAGES: Final[tuple[type[Message], ...]] = ("]
-    end += [f"    {camel(each.name)}Message," for each in carriers]
-    return "\n".join([*lines, body, *end, ")", ""])
+    end = ["", "", "MESSAGES: Final = tuple(Message.__subclasses__())"]
+    return "\n".join([*lines, body, *end, ""])
 
 
 def _names(header: Header) -> list[str]:
@@ -209,7 +186,6 @@ def _fields(header: Header, struct: Struct) -> Iterator[str]:
         raise ValueError(f"{struct.name}: text must be the last field")
     if last.kind == "char":
         yield f"    TEXT_LIMIT = {last.length.removeprefix('MW_')}"
-    yield ""
     if types[0].startswith(struct.name.removeprefix("mw_").upper()) or len(types) == 1:
         yield f"    type: int = Type.{types[0]}"
         yield "    serial: int = 0"

@@ -18,7 +18,6 @@ from typing import Final, Self
 
 from moiety.agent.core.lease_page import LeasePage
 from moiety.wire.layout import (
-    COUNTERS_BYTES,
     LEASE_BYTES,
     LEASE_OPEN,
     NO_GPU,
@@ -47,6 +46,7 @@ from moiety.wire.messages import (
     ShareMessage,
     WelcomeMessage,
 )
+from moiety.wire.structs import COUNTERS_BYTES
 from tests.support.wire_end import TIMEOUT_S, Closed, Hung, WireEnd
 
 CHUNK_BYTES: Final = 2 << 20

@@ -8,17 +8,10 @@ from typing import Final
 import msgspec
 
 from moiety.model.errors import ProtocolError
-from moiety.wire.layout import (
-    COUNTERS_BYTES,
-    MAGIC,
-    VERSION,
-    VERSION_LEAST,
-    Type,
-    offsets,
-    packer,
-)
+from moiety.wire.layout import MAGIC, VERSION, VERSION_LEAST, Type
 from moiety.wire.message import Message
 from moiety.wire.messages import MESSAGES, LeaseNoteMessage
+from moiety.wire.structs import COUNTERS_BYTES, offsets, packer
 
 
 class OtherVersion(ProtocolError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from enum import IntEnum, IntFlag
 from typing import Final
 
@@ -390,21 +389,3 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("slots", "65536x"),
     ),
 }
-
-
-def packer(name: str) -> struct.Struct:
-    """The `struct` of one layout; reserved bytes are written as zero and ignored when read."""
-    return struct.Struct("<" + "".join(code for _, code in LAYOUTS[name]))
-
-
-def offsets(name: str) -> dict[str, int]:
-    """Where each field of one layout begins, in bytes."""
-    found: dict[str, int] = {}
-    codes = "<"
-    for field, code in LAYOUTS[name]:
-        found[field] = struct.calcsize(codes)
-        codes += code
-    return found
-
-
-COUNTERS_BYTES: Final = packer("mw_counters").size

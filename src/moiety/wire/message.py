@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from moiety.model.errors import ProtocolError
-from moiety.wire.layout import Type, packer
+from moiety.wire.layout import Type
+from moiety.wire.structs import packer
 
 
 class Message(msgspec.Struct, frozen=True):

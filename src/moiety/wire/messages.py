@@ -28,7 +28,6 @@ class HelloMessage(Message, frozen=True):
     LAYOUT = "mw_hello"
     TYPES = (Type.HELLO,)
     TEXT_LIMIT = NAME_BYTES
-
     type: int = Type.HELLO
     serial: int = 0
     magic: int = MAGIC
@@ -44,7 +43,6 @@ class WelcomeMessage(Message, frozen=True):
 
     LAYOUT = "mw_welcome"
     TYPES = (Type.WELCOME,)
-
     type: int = Type.WELCOME
     serial: int = 0
     version: int = VERSION
@@ -60,7 +58,6 @@ class RefusedMessage(Message, frozen=True):
     LAYOUT = "mw_refused"
     TYPES = (Type.REFUSED,)
     TEXT_LIMIT = TEXT_BYTES
-
     type: int = Type.REFUSED
     serial: int = 0
     code: int = 0
@@ -73,7 +70,6 @@ class AttachMessage(Message, frozen=True):
 
     LAYOUT = "mw_attach"
     TYPES = (Type.ATTACH, Type.LIMIT_QUERY)
-
     type: int = Type.ATTACH
     serial: int = 0
     uuid: bytes = bytes(UUID_BYTES)
@@ -89,7 +85,6 @@ class AttachedMessage(Message, frozen=True):
 
     LAYOUT = "mw_attached"
     TYPES = (Type.ATTACHED,)
-
     type: int = Type.ATTACHED
     serial: int = 0
     gpu: int = 0
@@ -102,7 +97,6 @@ class LimitReplyMessage(Message, frozen=True):
 
     LAYOUT = "mw_limit_reply"
     TYPES = (Type.LIMIT_REPLY,)
-
     type: int = Type.LIMIT_REPLY
     serial: int = 0
     gpu: int = 0
@@ -128,7 +122,6 @@ class AmountMessage(Message, frozen=True):
         Type.UNPIN,
         Type.CONTENT_QUERY,
     )
-
     gpu: int = 0
     bytes: int = 0
 
@@ -138,7 +131,6 @@ class AllocMessage(Message, frozen=True):
 
     LAYOUT = "mw_alloc"
     TYPES = (Type.ALLOC_REQUEST, Type.DRIVER_OOM)
-
     type: int = Type.ALLOC_REQUEST
     serial: int = 0
     gpu: int = 0
@@ -151,7 +143,6 @@ class FreeMessage(Message, frozen=True):
 
     LAYOUT = "mw_free"
     TYPES = (Type.FREE, Type.CREDIT_USED)
-
     type: int = Type.FREE
     serial: int = 0
     gpu: int = 0
@@ -169,7 +160,6 @@ class CreditMessage(Message, frozen=True):
 
     LAYOUT = "mw_credit"
     TYPES = (Type.CREDIT_GRANT,)
-
     type: int = Type.CREDIT_GRANT
     serial: int = 0
     gpu: int = 0
@@ -182,7 +172,6 @@ class EvictedMessage(Message, frozen=True):
 
     LAYOUT = "mw_evicted"
     TYPES = (Type.EVICTED,)
-
     type: int = Type.EVICTED
     serial: int = 0
     gpu: int = 0
@@ -204,7 +193,6 @@ class LeaseNoteMessage(Message, frozen=True):
         Type.BUSY,
         Type.ALLOW_ONE,
     )
-
     epoch: int = 0
 
 
@@ -216,7 +204,6 @@ class DrainedMessage(Message, frozen=True):
 
     LAYOUT = "mw_drained"
     TYPES = (Type.DRAINED,)
-
     type: int = Type.DRAINED
     serial: int = 0
     epoch: int = 0
@@ -229,7 +216,6 @@ class IdleTimeoutMessage(Message, frozen=True):
 
     LAYOUT = "mw_idle_timeout"
     TYPES = (Type.SET_IDLE_TIMEOUT,)
-
     type: int = Type.SET_IDLE_TIMEOUT
     serial: int = 0
     idle_us: int = 0
@@ -240,7 +226,6 @@ class QueueDepthMessage(Message, frozen=True):
 
     LAYOUT = "mw_queue_depth"
     TYPES = (Type.SET_QUEUE_DEPTH,)
-
     type: int = Type.SET_QUEUE_DEPTH
     serial: int = 0
     queue_us: int = 0
@@ -252,7 +237,6 @@ class PinnedMessage(Message, frozen=True):
     LAYOUT = "mw_pinned"
     TYPES = (Type.PINNED,)
     TEXT_LIMIT = NAME_BYTES
-
     type: int = Type.PINNED
     serial: int = 0
     reason: str = ""
@@ -264,7 +248,6 @@ class PinMessage(Message, frozen=True):
     LAYOUT = "mw_pin"
     TYPES = (Type.PIN_REQUEST,)
     TEXT_LIMIT = NAME_BYTES
-
     type: int = Type.PIN_REQUEST
     serial: int = 0
     gpu: int = NO_GPU
@@ -278,7 +261,6 @@ class TerminalLineMessage(Message, frozen=True):
     LAYOUT = "mw_terminal_line"
     TYPES = (Type.TERMINAL_LINE,)
     TEXT_LIMIT = TEXT_BYTES
-
     type: int = Type.TERMINAL_LINE
     serial: int = 0
     text: str = ""
@@ -290,7 +272,6 @@ class UnknownMessage(Message, frozen=True):
     LAYOUT = "mw_unknown"
     TYPES = (Type.UNKNOWN,)
     TEXT_LIMIT = NAME_BYTES
-
     type: int = Type.UNKNOWN
     serial: int = 0
     calls: int = 0
@@ -302,7 +283,6 @@ class ModeMessage(Message, frozen=True):
 
     LAYOUT = "mw_mode"
     TYPES = (Type.MODE,)
-
     type: int = Type.MODE
     serial: int = 0
     mode: int = 0
@@ -313,7 +293,6 @@ class SharedMessage(Message, frozen=True):
 
     LAYOUT = "mw_shared"
     TYPES = (Type.SHARED,)
-
     type: int = Type.SHARED
     serial: int = 0
     flags: int = 0
@@ -325,7 +304,6 @@ class WarningMessage(Message, frozen=True):
     LAYOUT = "mw_warning"
     TYPES = (Type.WARNING,)
     TEXT_LIMIT = TEXT_BYTES
-
     type: int = Type.WARNING
     serial: int = 0
     text: str = ""
@@ -340,7 +318,6 @@ class ShareMessage(Message, frozen=True):
 
     LAYOUT = "mw_share"
     TYPES = (Type.EXPORT, Type.IMPORT, Type.UNSHARE)
-
     token: bytes = bytes(TOKEN_BYTES)
     gpu: int = 0
     flags: int = 0
@@ -356,7 +333,6 @@ class GpusQueryMessage(Message, frozen=True):
 
     LAYOUT = "mw_gpus_query"
     TYPES = (Type.GPUS_QUERY,)
-
     type: int = Type.GPUS_QUERY
     serial: int = 0
 
@@ -369,7 +345,6 @@ class GpusMessage(Message, frozen=True):
 
     LAYOUT = "mw_gpus"
     TYPES = (Type.GPUS,)
-
     type: int = Type.GPUS
     serial: int = 0
     count: int = 0
@@ -386,7 +361,6 @@ class ArenaMessage(Message, frozen=True):
 
     LAYOUT = "mw_arena"
     TYPES = (Type.ARENA, Type.ARENA_BACK, Type.ARENA_NEED)
-
     type: int = Type.ARENA
     serial: int = 0
     segment: int = 0
@@ -401,7 +375,6 @@ class ContentMessage(Message, frozen=True):
 
     LAYOUT = "mw_content"
     TYPES = (Type.CONTENT_REPLY,)
-
     type: int = Type.CONTENT_REPLY
     serial: int = 0
     gpu: int = 0
@@ -409,32 +382,4 @@ class ContentMessage(Message, frozen=True):
     host_bytes: int = 0
 
 
-MESSAGES: Final[tuple[type[Message], ...]] = (
-    HelloMessage,
-    WelcomeMessage,
-    RefusedMessage,
-    AttachMessage,
-    AttachedMessage,
-    LimitReplyMessage,
-    AmountMessage,
-    AllocMessage,
-    FreeMessage,
-    CreditMessage,
-    EvictedMessage,
-    LeaseNoteMessage,
-    DrainedMessage,
-    IdleTimeoutMessage,
-    QueueDepthMessage,
-    PinnedMessage,
-    PinMessage,
-    TerminalLineMessage,
-    UnknownMessage,
-    ModeMessage,
-    SharedMessage,
-    WarningMessage,
-    ShareMessage,
-    GpusQueryMessage,
-    GpusMessage,
-    ArenaMessage,
-    ContentMessage,
-)
+MESSAGES: Final = tuple(Message.__subclasses__())

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from moiety.model.errors import ProtocolError
 from moiety.wire.codec import Counters, OtherVersion, decode, decode_counters
-from moiety.wire.layout import LAYOUTS, VERSION, VERSION_LEAST, Type, packer
+from moiety.wire.layout import LAYOUTS, VERSION, VERSION_LEAST, Type
 from moiety.wire.message import Message
 from moiety.wire.messages import MESSAGES, AmountMessage, HelloMessage, RefusedMessage
+from moiety.wire.structs import packer
 
 LIMITS = {"H": 2**16 - 1, "I": 2**32 - 1, "Q": 2**64 - 1}
 

@@ -11,8 +11,8 @@ from moiety.agent.system.users import name_of
 from moiety.model.errors import ProtocolError
 from moiety.model.share import NOTHING_ASKED, Mode, Share
 from moiety.wire.codec import WORK_BYTES, Counters, decode_counters, decode_work
-from moiety.wire.layout import COUNTERS_BYTES, offsets, packer
 from moiety.wire.messages import PinMessage
+from moiety.wire.structs import COUNTERS_BYTES, offsets, packer
 
 SLOTS_AT = offsets("mw_counters")["slots"]
 SLOT_BYTES = packer("mw_slot").size

@@ -14,7 +14,8 @@ from moiety.agent.core.native_reader import Taken
 from moiety.agent.core.read_turns import PACKETS_A_TURN, UserTurn
 from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.agent.system.peer_socket import PeerSocket
-from moiety.wire.layout import COUNTERS_BYTES, PIECES_MAX
+from moiety.wire.layout import PIECES_MAX
+from moiety.wire.structs import COUNTERS_BYTES
 
 PACKET_BYTES = 4096
 QUEUE_MAX = 256
