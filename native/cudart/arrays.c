@@ -1,6 +1,10 @@
 /* Arrays: creation, queries and destruction. Textures and surfaces are not supported: only GPU code reads
  * them. */
+#include "cudart/arrays.h"
+
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 /* Channels: how many bits, what they mean, and the driver's name for both. */
 static const struct form {

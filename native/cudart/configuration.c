@@ -1,5 +1,6 @@
 /* What stands between the three angle brackets of a launch, until the launch itself follows. */
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 enum { DEPTH = 16 };
 

@@ -1,5 +1,8 @@
 /* Devices: which there are, and what can be asked of and set for them. */
+#include "cudart/driver.h"
+#include "cudart/registration.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(cudaGetDeviceCount, int *count)
 {
@@ -112,3 +115,11 @@ RT_CALL(cudaSetDeviceFlags, unsigned int flags)
 /* Marks for profilers: there is none. */
 RT_CALL(cudaProfilerStart, void) { return cudaSuccess; }
 RT_CALL(cudaProfilerStop, void) { return cudaSuccess; }
+
+RT_CALL(cudaDeviceReset, void)
+{
+    int device;
+    RT_TRY(rt_device(&device));
+    rt_symbols_reset(device);
+    return rt_end((cudaError_t)rt_primary_reset(device));
+}

@@ -1,4 +1,6 @@
 /* Finds the driver as NVIDIA's runtime does: opens it, and asks it for each function by name and version. */
+#include "cudart/driver.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>

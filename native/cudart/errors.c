@@ -1,4 +1,5 @@
 /* Results by name, and in words. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
 
 static const struct {

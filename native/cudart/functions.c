@@ -1,10 +1,15 @@
 /* Kernels: their attributes, how many blocks fit, and the image that replaces their code. */
+#include "cudart/functions.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cudart/driver.h"
+#include "cudart/registration.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 /* What any kernel is said to need. Real ones differ; nothing here depends on it. */
 enum { REGISTERS = 32, THREADS = 1024, SHARED = 48 << 10 };

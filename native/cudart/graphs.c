@@ -1,6 +1,8 @@
 /* Graphs: looked at, made ready, ended. Kernel nodes come from captures; for other nodes the parameters are
  * the driver's. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(cudaGraphCreate, CUgraph *graph, unsigned int flags)
 {

@@ -1,5 +1,8 @@
 /* Code that the program loads itself (13 has it in the runtime): libraries, their kernels and variables. */
+#include "cudart/driver.h"
+#include "cudart/registration.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(cudaLibraryLoadData, CUlibrary *library, const void *code, CUjit_option *jit,
         void **jit_values, unsigned int jits, CUlibraryOption *options, void **values,

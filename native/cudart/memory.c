@@ -1,5 +1,7 @@
 /* Memory: allocated, freed, registered, shared between processes, and asked about. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(cudaMalloc, void **out, size_t bytes)
 {

@@ -1,5 +1,7 @@
 /* Memory pools. Attributes, properties and places are the driver's. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(cudaDeviceGetDefaultMemPool, CUmemoryPool *pool, int device)
 {

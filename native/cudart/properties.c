@@ -1,7 +1,9 @@
 /* cudaDeviceProp: the driver's attributes in one struct. */
 #include <string.h>
 
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 /* The attributes that are one number in one field. */
 #define NUMBERS(X)                                                                          \

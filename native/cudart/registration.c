@@ -3,11 +3,15 @@
  * Images are machine code for GPUs and are ignored. The address of the program's host function identifies a
  * kernel. PyTorch registers some ten thousand kernels at start.
  */
+#include "cudart/registration.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct rt_function **table; /* by address; a power of two of places, half of them free */

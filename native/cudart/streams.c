@@ -1,5 +1,7 @@
 /* Streams and events: made, ended, waited for. What is done in a stream stands in streams/. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(cudaStreamCreate, CUstream *stream)
 {

@@ -1,6 +1,9 @@
 /* What belongs to a thread: its last error, its device, its context. */
+#include "cudart/thread.h"
+
 #include <pthread.h>
 
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
 
 static __thread cudaError_t last_error;
@@ -101,17 +104,17 @@ RT_CALL(cudaInitDevice, int device, unsigned int device_flags, unsigned int flag
     return rt_end(rt_primary(device, &context));
 }
 
-RT_CALL(cudaDeviceReset, void)
+CUresult rt_primary_reset(int device)
 {
-    int device;
     CUdevice handle;
-    RT_TRY(rt_device(&device));
-    RT_TRY(rt_driver.cuDeviceGet(&handle, device));
-    rt_symbols_reset(device);
+    CUresult result = rt_driver.cuDeviceGet(&handle, device);
+    if (result) {
+        return result;
+    }
     pthread_mutex_lock(&lock);
-    CUresult result = rt_driver.cuDevicePrimaryCtxReset(handle);
+    result = rt_driver.cuDevicePrimaryCtxReset(handle);
     primary[device] = NULL;
     pthread_mutex_unlock(&lock);
     rt_driver.cuCtxSetCurrent(NULL);
-    return rt_end((cudaError_t)result);
+    return result;
 }

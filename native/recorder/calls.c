@@ -1,20 +1,8 @@
 /* Every function of the driver: calls the driver's, and writes down what came of it. */
 #include "recorder/calls.h"
 
+#include "recorder/driver.h"
 #include "recorder/trace.h"
-
-// NOLINTBEGIN(bugprone-suspicious-missing-comma) a name and its suffix are one string
-const char *const calls_names[ENTRY_COUNT] = {
-#define CUDA_CALL(name, parameters, arguments) #name,
-#define CUDA_CALL_DS(name, parameters, arguments) #name, #name "_ptds",
-#define CUDA_CALL_SZ(name, parameters, arguments) #name, #name "_ptsz",
-#include "cuda/cuda_calls.def"
-#define PLAIN(class, name, symbol, since) #symbol,
-#define PLAIN_DS(class, name, symbol, since, since_ptds) #symbol, #symbol "_ptds",
-#define PLAIN_SZ(class, name, symbol, since, since_ptsz) #symbol, #symbol "_ptsz",
-#include "cuda/plain_calls.def"
-};
-// NOLINTEND(bugprone-suspicious-missing-comma)
 
 void *const calls_ours[ENTRY_COUNT] = {
 #define CUDA_CALL(name, parameters, arguments) (void *)name,
@@ -31,11 +19,11 @@ static __thread unsigned depth;
 #define RECORD(name, parameters, arguments)                               \
     __attribute__((weak)) CUresult name parameters                        \
     {                                                                     \
-        if (!calls_load()) {                                              \
+        if (!driver_load()) {                                             \
             return CUDA_ERROR_NOT_INITIALIZED;                            \
         }                                                                 \
         depth++;                                                          \
-        CUresult result = CALLS_REAL(name) arguments;                     \
+        CUresult result = DRIVER(name) arguments;                         \
         if (--depth == 0) {                                               \
             const struct argument all[] = {ARGUMENTS arguments{0}};       \
             trace_call(#name, result, all, sizeof all / sizeof *all - 1); \

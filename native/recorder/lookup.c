@@ -1,11 +1,10 @@
 /* How programs find the driver's functions; they find the recorder's, which are made in calls.c. */
 #include <dlfcn.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "recorder/calls.h"
+#include "recorder/driver.h"
 #include "recorder/trace.h"
-#include "shim/base/lock.h"
 #include "shim/base/symbol_versions.h"
 
 #if defined(__clang__) && __has_attribute(musttail)
@@ -14,51 +13,14 @@
 #    define TAIL_CALL return /* gcc at -O2 makes a jump of it */
 #endif
 
-static CUresult not_initialized(void) { return CUDA_ERROR_NOT_INITIALIZED; }
-static CUresult not_supported(void) { return CUDA_ERROR_NOT_SUPPORTED; }
-
-void *driver_entries[ENTRY_COUNT] = {[0 ... ENTRY_COUNT - 1] = (void *)not_initialized};
-
-static bool loaded;
-static struct lock lock;
-
 // NOLINTNEXTLINE(readability-redundant-declaration) libc's, but to be exported by us
 __attribute__((visibility("default"))) void *dlsym(void *restrict handle,
                                                    const char *restrict name);
 
-typedef void *dlsym_fn(void *, const char *);
-
-static dlsym_fn *libcs(void)
-{
-    static dlsym_fn *found;
-    if (!found) {
-        found = (dlsym_fn *)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
-    }
-    return found;
-}
-
-bool calls_load(void)
-{
-    if (__atomic_load_n(&loaded, __ATOMIC_ACQUIRE)) {
-        return true;
-    }
-    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD); /* kept: it never goes away */
-    if (!library || !libcs()) {
-        return false;
-    }
-    LOCK_SCOPE(&lock);
-    for (int i = 0; i < ENTRY_COUNT && !loaded; i++) {
-        void *theirs = libcs()(library, calls_names[i]);
-        driver_entries[i] = theirs ? theirs : (void *)not_supported;
-    }
-    __atomic_store_n(&loaded, true, __ATOMIC_RELEASE);
-    return true;
-}
-
 /* Ours for one of the driver's; the same where the table does not have it. */
 static void *substitute(void *found)
 {
-    for (int i = 0; calls_load() && i < ENTRY_COUNT; i++) {
+    for (int i = 0; driver_load() && i < ENTRY_COUNT; i++) {
         if (driver_entries[i] == found && calls_ours[i]) {
             return calls_ours[i];
         }
@@ -80,11 +42,11 @@ static bool is_ours(const void *function)
 void *dlsym(void *restrict handle, const char *restrict name)
 {
     if (name[0] != 'c' || name[1] != 'u' || name[2] < 'A' || name[2] > 'Z') {
-        TAIL_CALL libcs()(handle, name);
+        TAIL_CALL driver_dlsym()(handle, name);
     }
-    void *found = libcs()(handle, name);
+    void *found = driver_dlsym()(handle, name);
     if (!found || is_ours(found)) {
-        return found && calls_load() ? found : NULL;
+        return found && driver_load() ? found : NULL;
     }
     void *ours = substitute(found);
     if (ours == found) {
@@ -97,8 +59,8 @@ void *dlsym(void *restrict handle, const char *restrict name)
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     CUstreamCaptureMode wanted = mode ? *mode : 0;
-    CUresult result = calls_load() ? CALLS_REAL(cuThreadExchangeStreamCaptureMode)(mode)
-                                   : CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = driver_load() ? DRIVER(cuThreadExchangeStreamCaptureMode)(mode)
+                                    : CUDA_ERROR_NOT_INITIALIZED;
     struct argument all[] = {ARGUMENTS(wanted, mode)};
     trace_call("cuThreadExchangeStreamCaptureMode", result, all, 2);
     return result;
@@ -118,8 +80,7 @@ static CUresult answer(const char *symbol, void **function, int version, cuuint6
         enum entry entry = symbol_versions_find(symbol, version, flags);
         trace_remark(entry == ENTRY_COUNT || !calls_ours[entry] ? "unseen" : "not-exported",
                      symbol);
-        if (entry != ENTRY_COUNT && calls_ours[entry] &&
-            driver_entries[entry] == (void *)not_supported) {
+        if (entry != ENTRY_COUNT && calls_ours[entry] && !driver_exports(entry)) {
             driver_entries[entry] = found;
             *function = calls_ours[entry];
         }
@@ -129,8 +90,8 @@ static CUresult answer(const char *symbol, void **function, int version, cuuint6
 
 CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version, cuuint64_t flags)
 {
-    CUresult result = calls_load()
-                          ? CALLS_REAL(cuGetProcAddress)(symbol, function, cuda_version, flags)
+    CUresult result = driver_load()
+                          ? DRIVER(cuGetProcAddress)(symbol, function, cuda_version, flags)
                           : CUDA_ERROR_NOT_INITIALIZED;
     struct argument all[] = {ARGUMENTS(symbol, function, cuda_version, flags)};
     return answer(symbol, function, cuda_version, flags, result, "cuGetProcAddress", all, 4);
@@ -139,9 +100,9 @@ CUresult cuGetProcAddress(const char *symbol, void **function, int cuda_version,
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int cuda_version,
                              cuuint64_t flags, CUdriverProcAddressQueryResult *symbol_status)
 {
-    CUresult result = calls_load() ? CALLS_REAL(cuGetProcAddress_v2)(symbol, function, cuda_version,
-                                                                     flags, symbol_status)
-                                   : CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result = driver_load() ? DRIVER(cuGetProcAddress_v2)(symbol, function, cuda_version,
+                                                                  flags, symbol_status)
+                                    : CUDA_ERROR_NOT_INITIALIZED;
     struct argument all[] = {ARGUMENTS(symbol, function, cuda_version, flags, symbol_status)};
     return answer(symbol, function, cuda_version, flags, result, "cuGetProcAddress_v2", all, 5);
 }

@@ -1,5 +1,7 @@
 /* Streams that are being captured. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(RT_SZ(cudaStreamBeginCapture), CUstream stream, CUstreamCaptureMode mode)
 {

@@ -1,5 +1,8 @@
 /* Copies and memory sets of one row of bytes. */
+#include "cudart/driver.h"
+#include "cudart/registration.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 static int is_kind(cudaMemcpyKind kind) { return kind <= cudaMemcpyDefault; }
 

@@ -1,5 +1,8 @@
 /* Copies and memory sets of several rows, and of layers of them. */
+#include "cudart/arrays.h"
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 static CUmemorytype source_of(cudaMemcpyKind kind)
 {

@@ -1,7 +1,11 @@
 /* Launches. Code for a GPU cannot run here: a kernel of ours takes its place in the stream, and GPU time. */
 #include <string.h>
 
+#include "cudart/driver.h"
+#include "cudart/functions.h"
+#include "cudart/registration.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 /* What a thread of a kernel takes: as if it read and wrote 32 bytes, of 1.3 TB each second. */
 #define PS_A_THREAD 25

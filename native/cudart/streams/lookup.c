@@ -1,5 +1,7 @@
 /* The driver's functions, as the runtime gives them out. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 static cudaError_t look_up(const char *symbol, void **function, int version,
                            unsigned long long flags, CUdriverProcAddressQueryResult *status)

@@ -1,5 +1,7 @@
 /* What is done in a stream: waiting, recording, calling back, allocating. */
+#include "cudart/driver.h"
 #include "cudart/runtime.h"
+#include "cudart/thread.h"
 
 RT_CALL(RT_SZ(cudaStreamGetPriority), CUstream stream, int *priority)
 {

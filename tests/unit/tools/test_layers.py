@@ -25,7 +25,8 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "PACKAGES", tmp_path)
     monkeypatch.setattr(module, "IN_CIRCLES", {})
-    monkeypatch.setattr(module, "TREES", (module.Tree("native/a", ("top", "low")),))
+    (tmp_path / "native" / "a").mkdir(parents=True)
+    (tmp_path / "native" / "a" / "LAYERS").write_text("# top to bottom\ntop  above\nlow  below\n")
     write(tmp_path, "top/one.h", "void one(void);\n")
     write(
         tmp_path,
@@ -99,3 +100,16 @@ def test_a_file_outside_of_all_layers(
 ) -> None:
     write(tmp_path, "side/four.c", "")
     assert said(layers, capsys)[1][1:] == ["native/a/side/four.c:1: its folder is no layer"]
+
+
+def test_a_tree_without_layers(
+    layers: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "native" / "b").mkdir()
+    assert said(layers, capsys) == (
+        1,
+        [
+            "native/a: top > low",
+            "native/b: it has no file LAYERS, so nothing checks its includes",
+        ],
+    )
