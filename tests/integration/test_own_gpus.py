@@ -62,6 +62,10 @@ match sys.argv[1]:
                     found.append(error.value)
         near = n.nvmlDeviceGetTopologyNearestGpus(handles[0], n.NVML_TOPOLOGY_HOSTBRIDGE)
         found.append([n.nvmlDeviceGetIndex(device) for device in near])
+        number, room = ctypes.c_uint(0), (n.c_nvmlDevice_t * 8)()  # 0: it asks for the number
+        nearest = n._nvmlGetFunctionPointer("nvmlDeviceGetTopologyNearestGpus")
+        nearest(handles[0], n.NVML_TOPOLOGY_HOSTBRIDGE, ctypes.byref(number), room)
+        found.append(number.value)
         print(json.dumps(found))
         sys.exit()
     case "forked":
@@ -212,7 +216,7 @@ def test_nvml_has_the_gpus_of_the_share_and_ignores_the_programs_choice(
     """0000:01:00.0 is the address of GPU 0, 0000:04:00.0 that of GPU 3."""
     cards, names = (uuids[1], uuids[3]), [uuids[3], uuids[0]]
     seen = look(node, native, tmp_path, cards, case="nvml", names=names, visible="1")
-    assert seen == [list(cards), [0, 1], INVALID_ARGUMENT, 1, NOT_FOUND, NOT_FOUND, 1, [1]]
+    assert seen == [list(cards), [0, 1], INVALID_ARGUMENT, 1, NOT_FOUND, NOT_FOUND, 1, [1], 1]
 
 
 def test_without_moiety_simgpu_judges_a_cut_uuid_alike(

@@ -132,7 +132,7 @@ int nvmlDeviceGetIndex(void *device, unsigned *index)
     return result;
 }
 
-/* Of the GPUs near another, those that the program sees; NVML counts them first. */
+/* Of the GPUs near another, those that the program sees. A program that gives 0 for their number asks for it. */
 int nvmlDeviceGetTopologyNearestGpus(void *device, unsigned level, unsigned *found, void **nearest)
 {
     near_fn *ask = (near_fn *)nvml_real(__func__);
@@ -146,6 +146,7 @@ int nvmlDeviceGetTopologyNearestGpus(void *device, unsigned level, unsigned *fou
     number = number < NEAR_MAX ? number : NEAR_MAX;
     if (result == OK && number) {
         result = ask(device, level, &number, all);
+        number = number < NEAR_MAX ? number : NEAR_MAX;
     }
     for (unsigned i = 0; result == OK && i < number; i++) {
         if (number_of(gpus, all[i]) < 0) {
@@ -156,7 +157,7 @@ int nvmlDeviceGetTopologyNearestGpus(void *device, unsigned level, unsigned *fou
         }
         own++;
     }
-    if (result == OK && (!nearest || own < *found)) {
+    if (result == OK && (!nearest || !*found || own < *found)) {
         *found = own;
     }
     return result;

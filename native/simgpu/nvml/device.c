@@ -283,7 +283,7 @@ NVML_DEVICE(nvmlDeviceGetTopologyNearestGpus, unsigned int level, unsigned int *
         }
         others++;
     }
-    if (!nearest || others < *count) {
+    if (!nearest || !*count || others < *count) {
         *count = others;
     }
     return NVML_SUCCESS;
