@@ -33,6 +33,7 @@
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
 #include "shim/mem/device_contexts.h"
+#include "shim/swap/clean.h"
 #include "shim/swap/host_segments.h"
 #include "shim/swap/swap.h"
 
@@ -326,6 +327,7 @@ CUresult control_begin(void)
                       "this driver cannot share memory: it has no %s", missing);
         return CUDA_ERROR_NOT_SUPPORTED;
     }
+    clean_read_mode();
     wiring_connect();
     drain_connect(&session, carry_out, come_back_holding);
     int error = handshake_open(&session, path);

@@ -10,21 +10,20 @@
 #define CHANGES_MAX 3u /* in a row: such a chunk is hashed no more, */
 #define TRY_AGAIN 16u  /* except once in this many leases */
 
-enum clean_mode clean_mode(void)
+static enum clean_mode mode; /* changes before the control thread begins only */
+
+void clean_read_mode(void)
 {
-    static _Atomic int known; /* 0: not yet; else the mode + 1 */
-    if (!known) {
-        const char *text = getenv("MOIETY_CLEAN");
-        enum clean_mode mode = CLEAN_OFF;
-        if (text && strcmp(text, "verify") == 0) {
-            mode = CLEAN_VERIFY;
-        } else if (text && strcmp(text, "on") == 0) {
-            mode = CLEAN_ON;
-        }
-        known = (int)mode + 1;
+    const char *text = getenv("MOIETY_CLEAN");
+    mode = CLEAN_OFF;
+    if (text && strcmp(text, "verify") == 0) {
+        mode = CLEAN_VERIFY;
+    } else if (text && strcmp(text, "on") == 0) {
+        mode = CLEAN_ON;
     }
-    return (enum clean_mode)(known - 1);
 }
+
+enum clean_mode clean_mode(void) { return mode; }
 
 static void drop_copy(struct chunk *chunk)
 {

@@ -18,7 +18,10 @@ enum clean_mode {
     CLEAN_VERIFY, /* clean chunks are copied all the same, and both copies compared */
 };
 
-/* MOIETY_CLEAN, as it was when the program started. Needs no lock. */
+/* Reads MOIETY_CLEAN. In the program's own thread, before the control thread begins: a program may change its
+ * environment at any time, and then no other thread may read it. */
+void clean_read_mode(void);
+/* As it was read. Needs no lock. */
 enum clean_mode clean_mode(void);
 /* True if a chunk that may leave now should be hashed: others than this program cannot have written it, and it
  * does not change each time. */
