@@ -1,7 +1,8 @@
 """Which tenants give up bytes on a full GPU: idle, then draining ones, then the end of the queue.
 
 A holder is never a victim: it loses its lease first (preempt.py, in the order of `Round.by_turn`).
-Which chunks of a victim leave is decided by its shim (native/shim/swap/victim.c).
+Which chunks of a victim leave is decided by its shim (native/shim/swap/victim.c). With overcommit,
+no data leaves that the host has no room for: then host_room.py gives up a tenant instead.
 """
 
 from __future__ import annotations
