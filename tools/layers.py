@@ -1,9 +1,9 @@
 """Checks that includes and imports go one way, and prints what it checked and what does not.
 
-Each tree of C, a folder of native/, is cut into layers, one for each folder, top to bottom. A file includes its own layer
-and those below. No files include each other in a circle, and no folders do. A `.c` file and the
-header of the same name count as one, so a header declares only what its own `.c` file defines: a
-call upward cannot hide behind a declaration.
+Each tree of C, a folder of native/, is cut into layers, one for each folder, top to bottom. A file
+includes its own layer and those below. No files include each other in a circle, and no folders do.
+A `.c` file and the header of the same name count as one, so a header declares only what its own
+`.c` file defines: a call upward cannot hide behind a declaration.
 
 In each package of src/moiety, no modules import each other in a circle, not even for types only.
 """
