@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import select
 import subprocess
 import sys
 import time
@@ -16,12 +15,18 @@ from moiety.testing.node import Node
 from moiety.wire.layout import EvictedFlag, Type
 from moiety.wire.messages import AllocMessage, AmountMessage, EvictedMessage, FreeMessage
 from tests.support.native import compile_c
+from tests.support.played_agent import (
+    ALL,
+    DEADLINE_S,
+    next_line,
+    order,
+    restore,
+    until_evicted,
+)
 from tests.support.wire_fakes import FakeAgent
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
-ALL = 1 << 40
-DEADLINE_S = 60.0
 GPU = "A100-80:memory=256MiB,residue=1MiB"
 SLOW = "A100-80:memory=256MiB,residue=1MiB,link=20MB/s"
 
@@ -37,13 +42,7 @@ class Play:
 
     def until_said(self, line: str) -> None:
         """Answer the program until it says this."""
-        assert self.process.stdout is not None
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not select.select([self.process.stdout], [], [], 0)[0]:
-            assert time.monotonic() < deadline_s, f"the program never said {line}"
-            self.agent.hear(0.01)
-        said = self.process.stdout.readline()
-        assert said == f"{line}\n", self.process.communicate()[1]
+        assert next_line(self.agent, self.process) == line, self.process.communicate()[1]
 
     def go_on(self) -> None:
         """Let it pass the point where it waits."""
@@ -52,7 +51,7 @@ class Play:
         self.process.stdin.flush()
 
     def order(self, bytes_: int) -> None:
-        self.agent.send(AmountMessage(Type.EVICT, 0, 0, bytes_))
+        order(self.agent, bytes_)
 
     def evict(self, bytes_: int) -> tuple[int, EvictedMessage]:
         """What left, and the last word on it."""
@@ -60,18 +59,10 @@ class Play:
         return self.until_evicted()
 
     def until_evicted(self) -> tuple[int, EvictedMessage]:
-        left = 0
-        while True:
-            step = self.agent.until(Type.EVICTED)
-            assert isinstance(step, EvictedMessage)
-            left += step.bytes
-            if step.flags & EvictedFlag.LAST:
-                return left, step
+        return until_evicted(self.agent)
 
     def restore(self) -> None:
-        """Bring everything back."""
-        self.agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, ALL))
-        self.agent.until(Type.RESTORED)
+        restore(self.agent)
 
     def end(self) -> str:
         """Its output, once it has ended with exit code 0."""

@@ -8,22 +8,27 @@ with starting(make_node, native, tmp_path) as start:
 from __future__ import annotations
 
 import contextlib
-import select
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from moiety.testing.node import Node
-from moiety.wire.layout import EvictedFlag, Type
-from moiety.wire.messages import AmountMessage, EvictedMessage
+from moiety.wire.layout import EvictedFlag
+from moiety.wire.messages import EvictedMessage
 from tests.support.native import compile_c
+from tests.support.played_agent import (
+    ALL,
+    DEADLINE_S,
+    next_line,
+    order,
+    restore,
+    until_evicted,
+)
 from tests.support.wire_fakes import FakeAgent
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
-ALL = 1 << 40
-DEADLINE_S = 60.0
 GPU = "A100-80:memory=256MiB,residue=1MiB"
 
 
@@ -35,14 +40,7 @@ class Program:
 
     def said(self) -> str:
         """The program's next line, while the agent answers it."""
-        assert self.process.stdout is not None
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not select.select([self.process.stdout], [], [], 0)[0]:
-            assert time.monotonic() < deadline_s, "the program says nothing"
-            self.agent.hear(0.01)
-        line = self.process.stdout.readline().strip()
-        assert line, self.process.communicate()[1]
-        return line
+        return next_line(self.agent, self.process)
 
     def tell(self, line: str) -> str:
         assert self.process.stdin is not None
@@ -56,18 +54,11 @@ class Program:
 
     def evict(self, size: int = ALL) -> tuple[int, EvictedMessage]:
         """What left, and the last word on it."""
-        self.agent.send(AmountMessage(Type.EVICT, 0, 0, size))
-        left = 0
-        while True:
-            step = self.agent.until(Type.EVICTED)
-            assert isinstance(step, EvictedMessage)
-            left += step.bytes
-            if step.flags & EvictedFlag.LAST:
-                return left, step
+        order(self.agent, size)
+        return until_evicted(self.agent)
 
     def restore(self) -> None:
-        self.agent.send(AmountMessage(Type.RESTORE_BUDGET, 0, 0, ALL))
-        self.agent.until(Type.RESTORED)
+        restore(self.agent)
 
     def turn(self, size: int = ALL) -> int:
         """Give way and come back; returns the bytes that were copied in both directions."""
