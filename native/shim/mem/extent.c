@@ -12,6 +12,7 @@
 #define MAPPED_AT_ONCE 16 /* chunks, until other threads get the lock */
 
 struct lock extent_lock = LOCK_INIT(LOCK_EXTENTS);
+atomic_bool extents_damaged;
 static uint64_t births;
 static _Atomic uint32_t endings; /* ends of moves: threads that wait for one sleep here */
 

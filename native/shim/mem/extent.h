@@ -3,6 +3,7 @@
 #ifndef MOIETY_SHIM_MEM_EXTENT_H
 #define MOIETY_SHIM_MEM_EXTENT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,7 +30,7 @@ struct extent {
     CUdeviceptr base; /* 0: it has no addresses of its own */
     uint64_t bytes;   /* as asked for */
     uint64_t span;    /* whole granules, or pages of managed memory; it is charged with these */
-    uint64_t decommitted_bytes; /* and not with these, which were given back (pool/decommit.h) */
+    uint64_t decommitted_bytes; /* and not with these: given back (pool/decommit.h), or damaged */
     struct device *device;
     CUcontext context;
     const struct extent_ops *ops; /* of its kind */
@@ -53,6 +54,8 @@ struct extent {
 };
 
 extern struct lock extent_lock;
+/* A chunk was damaged (swap/damage.h), so new allocations have to avoid it. Needs no lock. */
+extern atomic_bool extents_damaged;
 
 static inline bool extent_is_managed(const struct extent *extent)
 {

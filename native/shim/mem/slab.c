@@ -50,7 +50,8 @@ bool slab_take(const struct device *device, CUcontext context, bool managed, siz
     uint32_t units = (uint32_t)((bytes + UNIT - 1) / UNIT);
     for (struct slab *s = slabs; s; s = s->next) {
         if (s->extent->device == device && s->extent->context == context &&
-            extent_is_managed(s->extent) == managed && take_from(s, units, bytes, pointer)) {
+            !s->extent->decommitted_bytes && extent_is_managed(s->extent) == managed &&
+            take_from(s, units, bytes, pointer)) {
             return true;
         }
     }

@@ -61,6 +61,24 @@ static bool is_ready(struct piece *piece)
     return !piece->fence;
 }
 
+/* True if some of a free piece was damaged while it was in host memory: nothing more is allocated there. */
+static bool is_damaged(const struct piece *piece)
+{
+    const struct extent *extent = piece->segment->extent;
+    if (!atomic_load(&extents_damaged)) {
+        return false;
+    }
+    LOCK_SCOPE(&extent_lock);
+    CUdeviceptr at = extent->base;
+    for (uint32_t i = 0; i < extent->chunk_count; at += extent->chunks[i++].bytes) {
+        if (extent->chunks[i].state == CHUNK_DECOMMITTED && at < piece->base + piece->size &&
+            piece->base < at + extent->chunks[i].bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct piece *heap_find(struct heap *heap, uint64_t size, const struct stream_fence *fence,
                         bool any)
 {
@@ -68,7 +86,7 @@ struct piece *heap_find(struct heap *heap, uint64_t size, const struct stream_fe
     for (unsigned class = class_of(size); class < HEAP_CLASSES && !best; class++) {
         for (struct piece *piece = heap->free[class]; piece; piece = piece->more) {
             if (piece->size >= size && (!best || piece->size < best->size) &&
-                (is_ready(piece) || piece->fence == fence || any)) {
+                (is_ready(piece) || piece->fence == fence || any) && !is_damaged(piece)) {
                 best = piece;
             }
         }

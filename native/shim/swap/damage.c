@@ -16,6 +16,7 @@ void damage_end(struct transfer *transfer, struct extent *extent, uint32_t index
     clean_not_scanned(chunk);
     chunk_transition(chunk, CHUNK_DECOMMITTED);
     extent->decommitted_bytes += chunk->bytes;
+    atomic_store(&extents_damaged, true);
     transfer_totals.damaged_bytes += chunk->bytes;
     accounting_release(extent->device, chunk->bytes, 0,
                        extent_charge_flags(extent) | MW_FREE_DAMAGED);

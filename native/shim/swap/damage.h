@@ -6,7 +6,7 @@
 
 /* A chunk was just restored with wrong bytes: takes its memory away for good. An access to its addresses is an
  * illegal address then, in every context and from every GPU, so nothing is computed from it. The program keeps
- * the rest of its memory. Under extent_lock. */
+ * the rest of its memory, and no new allocation lies in what is lost (mem/slab.c, pool/heap.c). Under extent_lock. */
 void damage_end(struct transfer *transfer, struct extent *extent, uint32_t index);
 
 #endif

@@ -1,6 +1,7 @@
 /* Pieces of a pool's segments: cut, used, freed in the order of streams, joined, decommitted. */
 #include "shim/pool/heap.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "fake_driver.h"
@@ -43,6 +44,33 @@ static bool is_whole(const struct segment *segment)
         before = piece;
     }
     return at == extent.base + SPAN;
+}
+
+static void test_nothing_is_made_in_damaged_memory(void)
+{
+    struct extent *of_chunks = calloc(1, sizeof(*of_chunks) + 4 * sizeof(of_chunks->chunks[0]));
+    memset(&heap, 0, sizeof(heap));
+    of_chunks->base = extent.base;
+    of_chunks->span = SPAN;
+    of_chunks->chunk_count = 4;
+    for (unsigned i = 0; i < 4; i++) {
+        of_chunks->chunks[i].bytes = 2 * MIB;
+        of_chunks->chunks[i].state = i == 2 ? CHUNK_DECOMMITTED : CHUNK_RESIDENT;
+    }
+    struct segment *segment = heap_add_segment(&heap, NULL, of_chunks);
+    struct piece *before = take(4 * MIB, NULL);
+    struct piece *lost = take(2 * MIB, NULL);
+    CHECK(before && lost && lost->base == extent.base + 4 * MIB);
+    heap_free(&heap, lost, NULL);
+    atomic_store(&extents_damaged, true); /* as swap/damage.c leaves it */
+    CHECK(!take(HEAP_UNIT, NULL));
+    heap_free(&heap, before, NULL);
+    CHECK(!take(HEAP_UNIT, NULL)); /* it is joined with what is lost */
+    of_chunks->chunks[2].state = CHUNK_RESIDENT;
+    CHECK(take(HEAP_UNIT, NULL));
+    atomic_store(&extents_damaged, false);
+    heap_drop_segment(segment);
+    free(of_chunks);
 }
 
 static void test_pieces_are_found_by_address(void)
@@ -166,6 +194,7 @@ static void test_any_order(void)
 
 int main(void)
 {
+    test_nothing_is_made_in_damaged_memory();
     test_pieces_are_found_by_address();
     test_the_smallest_that_fits_is_taken();
     test_a_free_piece_waits_for_its_stream();

@@ -72,6 +72,16 @@ static void test_all_of_it_can_be_taken(void)
     end(slab);
 }
 
+static void test_nothing_is_made_in_damaged_memory(void)
+{
+    CUdeviceptr at = 0;
+    struct extent *slab = new_slab(NULL);
+    CHECK(slab_take(&device, NULL, false, 512, &at));
+    slab->decommitted_bytes = GRANULE; /* as swap/damage.c leaves it */
+    CHECK(!slab_take(&device, NULL, false, 512, &at));
+    end(slab);
+}
+
 /* Whatever is taken and given back, no two allocations overlap, and in the end nothing is left. */
 static void test_any_order(void)
 {
@@ -116,6 +126,7 @@ int main(void)
     test_only_its_own_context_uses_it();
     test_a_range_is_what_was_asked_for();
     test_all_of_it_can_be_taken();
+    test_nothing_is_made_in_damaged_memory();
     test_any_order();
     return check_end();
 }
