@@ -14,7 +14,7 @@ from typing import Final
 from moiety.devices.elf import needed
 from moiety.model.errors import ToolRefused
 
-SANITIZER: Final = re.compile(r"lib(clang_rt\.)?(asan|tsan|lsan|msan|ubsan)[\w.-]*\.so[\d.]*")
+SANITIZER: Final = r"lib(clang_rt\.)?(asan|tsan|lsan|msan|ubsan)[\w.-]*\.so[\d.]*"
 """Runtimes that end the program unless the loader takes them first."""
 
 
@@ -63,10 +63,10 @@ def preloaded(shim: str, program: str, before: str) -> str:
     """
     others = [part for part in before.replace(":", " ").split() if part != shim]
     try:
-        own = [name for name in needed(program) if SANITIZER.fullmatch(name)]
+        own = [name for name in needed(program) if re.fullmatch(SANITIZER, name)]
     except OSError:
         own = []
-    first = [part for part in others if SANITIZER.fullmatch(Path(part).name)]
+    first = [part for part in others if re.fullmatch(SANITIZER, Path(part).name)]
     known = {Path(part).name for part in first}
     first += [name for name in own if name not in known]
     return ":".join([*first, shim, *(part for part in others if part not in first)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,12 +40,19 @@ def find(name: str) -> str:
         if not os.access(path, os.X_OK):
             raise errors.ProgramNotExecutable(name, "it may not be executed")
         return path
-    if found := shutil.which(name):
+    files = _on_path(name)
+    if found := next((path for path in files if os.access(path, os.X_OK)), None):
         return found
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if os.path.isfile(os.path.join(folder, name)):
-            raise errors.ProgramNotExecutable(os.path.join(folder, name), "it may not be executed")
+    if files:
+        raise errors.ProgramNotExecutable(files[0], "it may not be executed")
     raise errors.ProgramNotFound(name)
+
+
+def _on_path(name: str) -> list[str]:
+    """The files of this name in the folders of PATH. `shutil` would load every compression."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    paths = [os.path.join(folder, name) for folder in folders]
+    return [path for path in paths if os.path.isfile(path)]
 
 
 def check(name: str) -> Program:
@@ -115,7 +121,7 @@ def script_interpreter(path: str) -> str | None:
     if Path(words[0]).name == "env":
         for word in words[1:]:
             if not word.startswith("-") and "=" not in word:
-                return shutil.which(word) or words[0]
+                return next((p for p in _on_path(word) if os.access(p, os.X_OK)), words[0])
     return words[0]
 
 

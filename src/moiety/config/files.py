@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from moiety.model.errors import BadConfigFile
 
@@ -16,8 +17,8 @@ SYSTEM: Final = Path("/etc/moiety/config.toml")
 OVERRIDE: Final = "MOIETY_CONFIG"
 SIZE_MAX: Final = 1 << 20
 
-_HEADER: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
-_KEY: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"))*)\s*=""")
+_HEADER: Final = r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?"
+_KEY: Final = r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"))*)\s*="""
 
 
 class Kind(StrEnum):
@@ -29,8 +30,7 @@ class Kind(StrEnum):
     """MOIETY_CONFIG or a command line names it; it counts as the system's and the user's."""
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(msgspec.Struct, frozen=True):
     """A file that was read: its tables as TOML has them."""
 
     path: Path
@@ -123,10 +123,10 @@ def _lines(text: str) -> dict[str, int]:
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.fullmatch(line):
+        if header := re.fullmatch(_HEADER, line):
             table = _plain(header[1])
             found.setdefault(table, number)
-        elif key := _KEY.match(line):
+        elif key := re.match(_KEY, line):
             name = _plain(key[1])
             found.setdefault(f"{table}.{name}" if table else name, number)
     return found

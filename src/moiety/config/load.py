@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from moiety.config.files import File, Kind, read_all
 from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, Setting, name_of, of_section
@@ -28,8 +29,7 @@ class Source(StrEnum):
 _OF_FILE: Final = {Kind.USER: Source.USER, Kind.SYSTEM: Source.SYSTEM, Kind.NAMED: Source.USER}
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(msgspec.Struct, frozen=True):
     """What a setting is, and where that stands."""
 
     setting: Setting
@@ -49,8 +49,7 @@ class Value:
         return f"{self.section}.{self.setting.key}" if self.section else self.setting.name
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(msgspec.Struct, frozen=True):
     """What flags, environment and files say."""
 
     environment: Mapping[str, str]

@@ -5,14 +5,15 @@ how its text is read; its key, flag and variable follow from its name. A section
 `.*` is there once for each name: `users.*` is `[users.alice]` in a file.
 
 The module reads the annotations of its classes, so they are no strings. The classes have no methods
-that the program does not use, because every command waits until Python has made them.
+of their own, because every command waits until Python has made them.
 """
 
-import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Any, Final, dataclass_transform, get_args
+
+import msgspec
 
 from moiety.config.values import (
     At,
@@ -54,8 +55,7 @@ from moiety.config.values import (
 from moiety.enforcement.usual import USUAL
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One setting; `field` is what the code calls it."""
 
     section: str
@@ -92,11 +92,37 @@ def setting(text: str, default: str | None = None, **more: Any) -> Any:
     `unset` says what happens without a default; `key`, `flag`, `variable` and `metavar` stand here
     where they differ from what the name and the type of the field give.
     """
-    return dataclasses.field(metadata={"help": text, "default": default, **more})
+    return _Field({"help": text, "default": default, **more})
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class AgentSettings:
+class _Field(msgspec.Struct, frozen=True):
+    """What `setting` was told; it stands in the class until an object has the value."""
+
+    told: dict[str, Any]
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(setting,))
+class Values:
+    """The settings of a section, by field. `dataclass` would compile code for each class."""
+
+    def __init__(self, **values: Any) -> None:
+        """Raises TypeError unless every field has its value, and nothing else."""
+        if values.keys() != {name for name, _, _ in fields_of(type(self))}:
+            raise TypeError(f"{type(self).__name__} has other fields than {', '.join(values)}")
+        vars(self).update(values)
+
+
+def fields_of(section: type) -> list[tuple[str, Any, dict[str, Any]]]:
+    """The name, annotation and description of each field, those of base classes first."""
+    found: dict[str, tuple[Any, dict[str, Any]]] = {}
+    for each in reversed(section.__mro__):
+        for name, hint in inspect.get_annotations(each).items():
+            if isinstance(field := vars(each).get(name), _Field):
+                found[name] = hint, field.told
+    return [(name, hint, told) for name, (hint, told) in found.items()]
+
+
+class AgentSettings(Values):
     """How the agent shares out the GPUs."""
 
     capacity_bytes: Capacity | None = setting(
@@ -144,8 +170,7 @@ class AgentSettings:
     )
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class MemorySettings:
+class MemorySettings(Values):
     """How much memory programs may ask for together."""
 
     overcommit: Overcommit = setting(
@@ -158,8 +183,7 @@ class MemorySettings:
     )
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class WatchSettings:
+class WatchSettings(Values):
     """What the agent does about programs that use GPUs without it."""
 
     every_s: Time = setting("how often to look who uses the GPUs; 0: never", "5s")
@@ -182,8 +206,7 @@ class WatchSettings:
     )
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class UserLimits:
+class UserLimits(Values):
     """What one user may have, each user of a group, or all others."""
 
     gpu: Part | None = setting("of each GPU's time, for all programs together", unset="no limit")
@@ -199,7 +222,6 @@ class UserLimits:
     )
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
 class DefaultLimits(UserLimits):
     """What every user may have."""
 
@@ -208,7 +230,6 @@ class DefaultLimits(UserLimits):
     )
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
 class NamedLimits(UserLimits):
     """What one user is guaranteed too, or all users of a group together."""
 
@@ -217,8 +238,7 @@ class NamedLimits(UserLimits):
     )
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class RunSettings:
+class RunSettings(Values):
     """What `moiety run` asks for, where its command line does not say it."""
 
     gpu: Part | None = setting(
@@ -247,8 +267,7 @@ class RunSettings:
     quiet: Switch = setting("Say nothing unless it fails.", "false", variable="MOIETY_QUIET")
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class KubeSettings:
+class KubeSettings(Values):
     """How a node of Kubernetes is served (`moiety kube node`)."""
 
     mode: KubeMode = setting("how pods get shares: dra (claims), plugin (units), or both", "dra")
@@ -289,8 +308,7 @@ class KubeSettings:
     log_format: Log = setting("how it logs to stderr: text or json", "text", metavar="FORMAT")
 
 
-@dataclass(kw_only=True, repr=False, eq=False)
-class CliSettings:
+class CliSettings(Values):
     """How commands answer."""
 
     colour: When = setting(
@@ -301,8 +319,7 @@ class CliSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """Where the settings of a class stand."""
 
     of: type
@@ -359,9 +376,9 @@ def _kind(hint: Any) -> ValueKind:
 
 
 def _settings_of(name: str, section: Section) -> Iterator[Setting]:
-    for field in dataclasses.fields(section.of):
-        told = {"key": _UNIT.sub("", field.name).replace("_", "-"), "unset": "", **field.metadata}
-        kind, key = _kind(field.type), told["key"]
+    for field, hint, described in fields_of(section.of):
+        told = {"key": _UNIT.sub("", field).replace("_", "-"), "unset": "", **described}
+        kind, key = _kind(hint), told["key"]
         flag = None if section.flags is None else section.flags + key
         variable = section.variables
         if variable is not None:
@@ -369,7 +386,7 @@ def _settings_of(name: str, section: Section) -> Iterator[Setting]:
         yield Setting(
             name,
             key,
-            field.name,
+            field,
             kind.parse,
             told.get("metavar", kind.metavar),
             told["help"],

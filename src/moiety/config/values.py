@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
 
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.model.errors import InvalidDuration, InvalidSize
@@ -33,19 +34,17 @@ YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0", "")
 SOCKET_MODES: Final = (0o600, 0o660, 0o666)
 WHOLE_GPUS: Final = "moiety.dev/gpu"
-_RESOURCE: Final = re.compile(
-    r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-)
+_RESOURCE: Final = r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+"""`re` compiles a pattern when it is first used: most commands do not use this one."""
 
 
-HOST: Final = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
-"""A host name in small letters, without a port."""
+HOST: Final = r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*"
+"""The pattern of a host name in small letters, without a port."""
 OVERCOMMIT_MAX: Final = 100.0
 """The largest factor by which programs may ask for more than there is."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValueKind:
+class ValueKind(msgspec.Struct, frozen=True):
     """A sort of value: how it is read from text, and what help calls it."""
 
     parse: Callable[[str], Any]
@@ -114,8 +113,7 @@ class Visible(StrEnum):
     ALL = "all"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """A port of this machine (0: any that is free), or the path of a socket."""
 
     host: str = ""
@@ -161,7 +159,7 @@ def parse_gpus(text: str) -> tuple[int, ...]:
 def parse_hosts(text: str) -> tuple[str, ...]:
     """A,b.EXAMPLE as ("a", "b.example")."""
     names = tuple(part.strip().lower().rstrip(".") for part in text.split(","))
-    if not all(HOST.fullmatch(name) for name in names):
+    if not all(re.fullmatch(HOST, name) for name in names):
         raise ValueError(f"{text!r} is no list of host names; write gpu1,gpu1.lab.test")
     return names
 
@@ -257,7 +255,7 @@ def parse_resources(text: str) -> dict[str, str]:
     found = {}
     for part in text.split(","):
         name, equals, model = (word.strip() for word in part.partition("="))
-        if not equals or not model or not _RESOURCE.fullmatch(name):
+        if not equals or not model or not re.fullmatch(_RESOURCE, name):
             raise ValueError(f"{part!r} is no DOMAIN/NAME=MODEL")
         if name == WHOLE_GPUS:
             raise ValueError(f"{name} is whole GPUs, and units are percent of one: {name}-percent")

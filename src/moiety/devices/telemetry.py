@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 SENSOR_GPU: Final = 0
 CLOCK_SM: Final = 1
@@ -27,8 +28,7 @@ REASONS: Final = {
 """NVML's clock event reasons by bit. Bits for an idle GPU and a display are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Telemetry:
+class Telemetry(msgspec.Struct, frozen=True):
     """The sensors of one GPU at one moment; None: this GPU does not have the value."""
 
     temperature_c: int | None = None

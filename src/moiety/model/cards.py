@@ -15,7 +15,7 @@ NAMES_MAX: Final = 64
 """The most GPUs that one request names."""
 TEXT_MAX: Final = 64
 """The longest name of a GPU or a model, in characters."""
-_NAME: Final = re.compile(r"\d{1,3}|GPU-[0-9a-fA-F-]{1,36}")
+_NAME: Final = r"\d{1,3}|GPU-[0-9a-fA-F-]{1,36}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class CardRequest:
         if len(self.named) > NAMES_MAX or len(self.model) > TEXT_MAX:
             raise BadArgument("the GPUs are named by too long a text", "`moiety gpu ls`")
         for name in self.named:
-            if not _NAME.fullmatch(name):
+            if not re.fullmatch(_NAME, name):
                 raise BadArgument(
                     f"{name[:TEXT_MAX]!r} names no GPU",
                     "an index, or the beginning of a UUID such as GPU-2eb5: `nvidia-smi -L`",
@@ -83,7 +83,7 @@ def of_environment(text: str | None) -> tuple[str, ...]:
     """
     found: list[str] = []
     for name in (text or "").split(","):
-        if not _NAME.fullmatch(name.strip()):
+        if not re.fullmatch(_NAME, name.strip()):
             break
         found.append(name.strip())
     return tuple(found[:NAMES_MAX])

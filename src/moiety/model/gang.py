@@ -9,7 +9,7 @@ from typing import Final
 from moiety.model.errors import InvalidGang
 
 SIZE_MAX: Final = 1024
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Gang:
     size: int = 0
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not re.fullmatch(_NAME, self.name):
             raise InvalidGang(
                 f"{self.name!r} is no name of a gang",
                 "up to 63 letters, digits, dots, underscores and dashes, such as train-7",

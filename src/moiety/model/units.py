@@ -37,9 +37,9 @@ LIMIT_PART_MAX: Final = 100.0
 """A limit beyond this many times a GPU's memory is a mistake."""
 
 _NUMBER: Final = r"([0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})"
-_SIZE: Final = re.compile(rf"\s*{_NUMBER}\s*([a-z]*)\s*", re.IGNORECASE)
-_TIME_PART: Final = re.compile(rf"\s*{_NUMBER}\s*([a-zµ]*)\s*")
-_FRACTION: Final = re.compile(rf"\s*{_NUMBER}\s*(%?)\s*")
+_SIZE: Final = rf"(?i)\s*{_NUMBER}\s*([a-z]*)\s*"
+_TIME_PART: Final = rf"\s*{_NUMBER}\s*([a-zµ]*)\s*"
+_FRACTION: Final = rf"\s*{_NUMBER}\s*(%?)\s*"
 
 _BYTES: Final = {"": 1, "b": 1} | {
     suffix: base**power
@@ -65,8 +65,14 @@ _NANOSECONDS: Final = {
 }
 
 
-def _exactly(number: str) -> Fraction:
-    """The number as it is written; most commands read none, so they load no fractions."""
+DIGITS_MAX: Final = 15
+"""Whole numbers of this many digits are divided exactly as fractions are."""
+
+
+def _exactly(number: str) -> Fraction | int:
+    """The number as it is written; most commands read whole ones, so they load no fractions."""
+    if number.isdecimal() and len(number) <= DIGITS_MAX:
+        return int(number)
     from fractions import Fraction
 
     return Fraction(number)
@@ -78,7 +84,7 @@ def parse_bytes(text: str) -> int:
     `KiB`, `Ki` and `k` are 1024 bytes, as with `docker run --memory`; `KB` is 1000. Upper and lower
     case mean the same. Part of a byte is dropped. Raises InvalidSize.
     """
-    found = _SIZE.fullmatch(text)
+    found = re.fullmatch(_SIZE, text)
     if not found:
         problem = "is negative" if text.strip().startswith("-") else "is not a size"
         raise InvalidSize(text, problem)
@@ -109,7 +115,7 @@ def parse_memory_limit(text: str) -> AllocationLimit:
 
     Raises InvalidSize.
     """
-    found = _FRACTION.fullmatch(text)
+    found = re.fullmatch(_FRACTION, text)
     if found and found[2]:
         part = float(_exactly(found[1]) / 100)
         if not 0 < part <= LIMIT_PART_MAX:
@@ -128,7 +134,7 @@ def parse_duration(text: str) -> float:
     last: int | None = None
     rest = text.strip()
     while rest:
-        found = _TIME_PART.match(rest)
+        found = re.match(_TIME_PART, rest)
         if not found:
             raise InvalidDuration(text, "is negative" if rest[0] == "-" else "is not a duration")
         number, unit = found.groups()
@@ -148,7 +154,7 @@ def parse_duration(text: str) -> float:
 
 def parse_fraction(text: str) -> float:
     """A part of a GPU from `0.5` or `50%`: above 0, at most 1. Raises InvalidFraction."""
-    found = _FRACTION.fullmatch(text)
+    found = re.fullmatch(_FRACTION, text)
     if not found:
         raise InvalidFraction(text)
     value = _exactly(found[1]) / (100 if found[2] else 1)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Final, Self, TypeVar
 
 import msgspec
@@ -101,7 +102,8 @@ class Call:
         """
         line = self._line(request)
         self._sock.settimeout(WAITING_TIMEOUT_S)
-        while isinstance(found := _decoded(line), protocol.Waiting):
+        kinds = protocol.Waiting | protocol.Created
+        while isinstance(found := _decoded(line, kinds), protocol.Waiting):
             told(found)
             line = self._line()
         return read_answer(line, protocol.Created)
@@ -161,9 +163,9 @@ def _is_trusted(directory: Directory, agent: processes.Peer) -> bool:
         return False
 
 
-def _decoded(line: bytes) -> protocol.Answer:
+def _decoded(line: bytes, expected: type[protocol.Answer] | UnionType) -> protocol.Answer:
     try:
-        found: protocol.Answer = protocol.decode_answer(line)
+        found = protocol.decode_answer(line, expected)
     except msgspec.MsgspecError as error:
         raise errors.AgentSilent(problem=f"it answered in an unknown way: {error}") from None
     return found
@@ -171,7 +173,7 @@ def _decoded(line: bytes) -> protocol.Answer:
 
 def read_answer(line: bytes, answer: type[A]) -> A:
     """Return the answer of this type in one line; raises the error if the line is one."""
-    found = _decoded(line)
+    found = _decoded(line, answer)
     if isinstance(found, protocol.Failed):
         raise errors.from_parts(found.kind, found.what, found.hint, found.exit_code)
     if not isinstance(found, answer):

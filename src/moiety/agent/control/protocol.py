@@ -8,6 +8,11 @@ has a default, and a field that is not known is ignored.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import cache
+from types import UnionType
+from typing import Any
+
 import msgspec
 
 from moiety.agent.control.answers import (
@@ -333,5 +338,26 @@ def encode(message: ControlRequest | Answer) -> bytes:
         return msgspec.json.encode(encodable(msgspec.to_builtins(message)))
 
 
-decode_request = msgspec.json.Decoder(AnyRequest).decode
-decode_answer = msgspec.json.Decoder(AnyAnswer).decode
+@cache
+def _decoder(kinds: Any) -> msgspec.json.Decoder[Any]:
+    """Made when it is needed: a command needs a few kinds of message, and each one takes time."""
+    return msgspec.json.Decoder(kinds)
+
+
+def decode_request(line: bytes) -> ControlRequest:
+    """Raises msgspec.MsgspecError for what is no request."""
+    found: ControlRequest = _decoder(AnyRequest).decode(line)
+    return found
+
+
+def decode_answer(line: bytes, expected: type[Answer] | UnionType | None = None) -> Answer:
+    """One answer of any kind; one of the `expected` kind is found quickest.
+
+    Raises msgspec.MsgspecError for what is no answer.
+    """
+    if expected is not None:
+        with suppress(msgspec.ValidationError):
+            likely: Answer = _decoder(expected | Failed).decode(line)
+            return likely
+    found: Answer = _decoder(AnyAnswer).decode(line)
+    return found
