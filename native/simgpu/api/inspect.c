@@ -4,6 +4,7 @@
 #include "simgpu/context/fault.h"
 #include "simgpu/exec/copy_fail.h"
 #include "simgpu/exec/launch_fail.h"
+#include "simgpu/shared/clock.h"
 #include "simgpu/shared/state.h"
 
 CUDA_EXPORT int simgpu_counters(struct simgpu_counters *out)
@@ -14,6 +15,8 @@ CUDA_EXPORT int simgpu_counters(struct simgpu_counters *out)
     *out = sg_process->counters;
     return 0;
 }
+
+CUDA_EXPORT uint64_t simgpu_now_ns(void) { return sg_now_ns(); }
 
 CUDA_EXPORT void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result)
 {

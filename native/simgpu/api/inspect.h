@@ -11,6 +11,9 @@
 /* Returns 0, or -1 before cuInit. */
 int simgpu_counters(struct simgpu_counters *out);
 
+/* The clock of the simulated machine, in ns: CLOCK_MONOTONIC, but for the times in which it stood still (`charged`). */
+uint64_t simgpu_now_ns(void);
+
 /* Makes copies of the calling process fail: in one direction (to the GPU, or from it to the host) the next
  * `after` copies succeed, and the `count` that follow return `result` and copy nothing. */
 void simgpu_fail_copies(int to_gpu, uint64_t after, uint64_t count, int result);

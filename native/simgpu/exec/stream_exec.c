@@ -20,6 +20,7 @@
 #include "simgpu/mem/managed.h"
 #include "simgpu/mem/memory.h"
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/clock_hold.h"
 #include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/shared/time_slice.h"
 #include "simgpu/stream/stream.h"
@@ -111,7 +112,13 @@ static void execute_kernel(struct sg_op *op, CUstream stream, uint64_t ready_ns)
         launch->shape.multimem_sum = sg_multimem_sum;
         launch->shape.memory_bytes_per_s = sg_profile_of(gpu)->memory_bytes_per_s;
         uint64_t start = sg_now_ns();
+        if (kernel->time_ns) {
+            sg_clock_hold();
+        }
         sg_run_guarded(stream, run_body, &body);
+        if (kernel->time_ns) {
+            sg_clock_release();
+        }
         duration = sg_now_ns() - start;
         free(shared);
     }
@@ -227,7 +234,9 @@ static void execute_copy(struct sg_op *op, CUstream stream, uint64_t ready_ns)
     while (done < total && !stream->context->sticky_error) {
         uint64_t bytes = total - done < SG_LINK_SLICE_BYTES ? total - done : SG_LINK_SLICE_BYTES;
         end = book_copy(copy, end, bytes);
+        sg_clock_hold(); /* the links give the time, and not memmove */
         sg_run_guarded(stream, copy_piece, &piece);
+        sg_clock_release();
         if (end > sg_now_ns() + SG_WORTH_SLEEPING_NS) {
             sg_sleep_until(end);
         }

@@ -1,4 +1,5 @@
-/* Time in simgpu: nanoseconds of CLOCK_MONOTONIC, the same in every process. */
+/* Time in simgpu: nanoseconds of CLOCK_MONOTONIC, the same in every process. On a machine with `charged` it stands still
+ * while the processor computes what the card would compute faster (clock_hold.h). */
 #ifndef SIMGPU_CLOCK_H
 #define SIMGPU_CLOCK_H
 
@@ -10,6 +11,13 @@
 #define SG_WORTH_SLEEPING_NS (20 * SG_US) /* a shorter sleep costs more than it takes */
 
 uint64_t sg_now_ns(void);
+
+/* CLOCK_MONOTONIC itself. */
+uint64_t sg_monotonic_now_ns(void);
+
+/* A moment of this clock on CLOCK_MONOTONIC, as far as it can be told now: the clock may stand still until then, so a
+ * sleep may end too early. */
+uint64_t sg_monotonic_ns(uint64_t when_ns);
 
 /* Returns at once when the moment has passed. The thread cannot be cancelled meanwhile. */
 void sg_sleep_until(uint64_t when_ns);

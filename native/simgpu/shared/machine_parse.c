@@ -57,6 +57,7 @@ static const struct key {
     {"rdma", KEY_NUMBER, FIELD(rdma), 0},
     {"nvlink", KEY_NUMBER, FIELD(nvlink), 0},
     {"nvlinks", KEY_NUMBER, FIELD(nvlinks), 0},
+    {"charged", KEY_NUMBER, FIELD(charged), 0},
 #undef FIELD
 };
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "simgpu/shared/clock_hold.h"
 #include "simgpu/shared/process_identity.h"
 #include "simgpu/shared/slot_set.h"
 
@@ -47,6 +48,7 @@ static void forget_turns(struct sg_turns *turns, unsigned slot)
 void sg_process_free(struct sg_process *process)
 {
     unsigned slot = slot_of(process);
+    sg_clock_forget(slot);
     for (unsigned d = 0; d < sg_state->machine.count; d++) {
         forget_turns(&sg_state->device[d].turns, slot);
     }

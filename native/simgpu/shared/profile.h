@@ -54,6 +54,9 @@ struct sg_profile {
     uint32_t rdma;    /* 1: other devices can read and write its memory (GPUDirect) */
     uint32_t nvlink;  /* how many neighbours by number are linked with each other; 0: none */
     uint32_t nvlinks; /* the links of one GPU, which its peers divide */
+    uint32_t
+        charged; /* 1: simulated time stands still while the processor does what has a charge */
+    uint32_t reserved;
     /* no padding: profiles are compared as bytes */
 };
 

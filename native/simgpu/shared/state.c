@@ -57,6 +57,7 @@ static void build(struct sg_state *state, const struct sg_machine *machine)
     state->bytes = sizeof *state;
     state->machine = *machine;
     shared_mutex(&state->lock);
+    shared_mutex(&state->clock_lock);
     for (unsigned i = 0; i < SG_DEVICES_MAX; i++) {
         shared_mutex(&state->time_lock[i]);
     }

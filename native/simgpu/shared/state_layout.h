@@ -95,13 +95,23 @@ struct sg_device {
     struct sg_granule granules[SG_GRANULES_MAX];
 };
 
+/* The clock of a machine with `charged` (clock_hold.c). */
+struct sg_clock {
+    /* One word, so that it is read at once. Even: the clock is half of it behind CLOCK_MONOTONIC. Odd: it stands at half
+     * of it. */
+    uint64_t word;
+    uint64_t holders[SG_PROCESSES_MAX / 64]; /* slots for whose computing it stands still */
+};
+
 struct sg_state {
     uint64_t magic;
     uint64_t bytes;
+    struct sg_clock clock;
     /* Entries above these were never used; they keep sums over the tables short. */
     uint32_t processes_high, exports_high, granules_high[SG_DEVICES_MAX];
     pthread_mutex_t lock; /* guards everything but the time that is booked */
     pthread_mutex_t time_lock[SG_DEVICES_MAX];
+    pthread_mutex_t clock_lock;
     struct sg_machine machine;
     struct sg_process process[SG_PROCESSES_MAX];
     struct sg_faults faults;

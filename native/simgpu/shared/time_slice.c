@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/clock_hold.h"
 #include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/shared/process_identity.h"
 #include "simgpu/shared/process_table.h"
@@ -43,6 +44,8 @@ static void wake(uint32_t *word)
 
 static void sleep_on(uint32_t *word, uint32_t value, uint64_t until_ns)
 {
+    sg_clock_free_of_dead();
+    until_ns = sg_monotonic_ns(until_ns);
     struct timespec until = {.tv_sec = (time_t)(until_ns / SG_S),
                              .tv_nsec = (long)(until_ns % SG_S)};
     syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value, &until, NULL, FUTEX_BITSET_MATCH_ANY);
