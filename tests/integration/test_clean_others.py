@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from moiety.wire.layout import EvictedFlag, Type
 from moiety.wire.messages import ShareMessage
 from tests.support.clean import GPU, MIB, Program, Start, starting
 from tests.support.fault_injection import ENDLESS, Case, Ordeal
+from tests.support.native import compile_c
 
+ROOT = Path(__file__).resolve().parents[2]
 HASH = "moiety_hash"
 ZEROS = "moiety_find_zeros"
 
@@ -54,6 +57,26 @@ def test_a_zero_kernel_that_does_not_start_has_everything_copied(start: Start) -
     assert [program.turn(), program.turn()] == [2 * 8 * MIB] * 2
     assert program.tell("check") == "right"
     assert program.end().count("did not start") == 1
+
+
+def test_a_hash_kernel_that_computes_something_else_is_found_before_its_answers_count(
+    start: Start, native: Path, tmp_path: Path
+) -> None:
+    sources = ROOT / "native" / "simgpu" / "kernels"
+    wrong = tmp_path / "scan.c"
+    text = (sources / "scan.c").read_text()
+    sums = "uint64_t other = reduce((u128)sums[h][thread + apart] * *key);"
+    assert sums in text
+    wrong.write_text(text.replace(sums, "uint64_t other = sums[h][thread + apart];"))
+    folder = tmp_path / "driver"
+    shutil.copytree(native / "simgpu", folder, ignore=lambda *_: ["kernels.elf"])
+    others = [each for each in sources.glob("*.c") if each.name != wrong.name]
+    kernels = folder / "kernels.elf"
+    compile_c([wrong, *others], kernels, shared=True, flags=[f"-I{ROOT / 'native'}"])
+    program = start(8, simgpu=folder)
+    assert [program.turn(), program.turn()] == [2 * 8 * MIB] * 2
+    assert program.tell("check") == "right"
+    assert program.end().count("does not compute what it should") == 1
 
 
 def test_copies_outlive_the_context_in_which_they_were_hashed(start: Start) -> None:

@@ -30,6 +30,7 @@ SOURCES = {
         "swap/clean",
         "swap/content_hash",
         "swap/damage",
+        "swap/hash_check",
         "swap/restore",
         "swap/transfer",
         "swap/victim",

@@ -104,7 +104,7 @@ def starting(make_node: Callable[[str], Node], native: Path, folder: Path) -> It
 
     def begin(
         *sizes: int,
-        clean: str = "on",
+        clean: str | None = None,
         chunk_bytes: int = 2 * MIB,
         simgpu: Path | None = None,
         gpu: str = GPU,
@@ -120,7 +120,7 @@ def starting(make_node: Callable[[str], Node], native: Path, folder: Path) -> It
                 "LD_PRELOAD": str(native / "libmoiety.so"),
                 "MOIETY_SOCKET": str(path),
                 "MOIETY_SIMGPU_POISON": "1",
-                "MOIETY_CLEAN": clean,
+                **({"MOIETY_CLEAN": clean} if clean else {}),
             },
         )
         agents[-1].accept()

@@ -9,17 +9,19 @@
 
 #define CHANGES_MAX 3u /* in a row: such a chunk is hashed no more, */
 #define TRY_AGAIN 16u  /* except once in this many leases */
+#define READS_A_COPY \
+    4 /* memory that is read less often while it is copied once is not worth hashing */
 
 static enum clean_mode mode; /* changes before the control thread begins only */
 
 void clean_read_mode(void)
 {
     const char *text = getenv("MOIETY_CLEAN");
-    mode = CLEAN_OFF;
+    mode = CLEAN_ON;
     if (text && strcmp(text, "verify") == 0) {
         mode = CLEAN_VERIFY;
-    } else if (text && strcmp(text, "on") == 0) {
-        mode = CLEAN_ON;
+    } else if (text && strcmp(text, "off") == 0) {
+        mode = CLEAN_OFF;
     }
 }
 
@@ -34,6 +36,11 @@ static void drop_copy(struct chunk *chunk)
     if (chunk->content == CHUNK_CLEAN) {
         chunk->content = CHUNK_DATA;
     }
+}
+
+bool clean_is_worth_it(double memory_rate, double link_rate)
+{
+    return memory_rate <= 0 || link_rate <= 0 || memory_rate >= READS_A_COPY * link_rate;
 }
 
 bool clean_wants_hash(const struct extent *extent, const struct chunk *chunk)

@@ -18,11 +18,14 @@ enum clean_mode {
     CLEAN_VERIFY, /* clean chunks are copied all the same, and both copies compared */
 };
 
-/* Reads MOIETY_CLEAN. In the program's own thread, before the control thread begins: a program may change its
- * environment at any time, and then no other thread may read it. */
+/* Reads MOIETY_CLEAN; it is CLEAN_ON without it. In the program's own thread, before the control thread begins: a program
+ * may change its environment at any time, and then no other thread may read it. */
 void clean_read_mode(void);
 /* As it was read. Needs no lock. */
 enum clean_mode clean_mode(void);
+/* True if memory that is read so fast is worth hashing beside a link that copies so fast, in bytes a second; 0: that is
+ * not known. A chunk is read for each move, to save one of its two copies if it did not change. */
+bool clean_is_worth_it(double memory_rate, double link_rate);
 /* True if a chunk that may leave now should be hashed: others than this program cannot have written it, and it
  * does not change each time. */
 bool clean_wants_hash(const struct extent *extent, const struct chunk *chunk);

@@ -5,6 +5,7 @@
 
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
+#include "shim/swap/hash_check.h"
 
 /* Of this process; only the control thread draws and uses them. */
 static struct scan_keys keys;
@@ -38,8 +39,16 @@ static void tell(const char *why, CUresult result)
     told = true;
 }
 
-void content_hash_check(const struct zero_scan *zero_scan)
+void content_hash_check(struct zero_scan *zero_scan, CUstream stream)
 {
+    if (content_hash_is_possible(zero_scan) && !zero_scan->hash_checked) {
+        zero_scan->hash_checked = true;
+        CUresult result = hash_check(zero_scan, &keys, stream);
+        if (result != CUDA_SUCCESS) {
+            tell("the kernel that finds changes does not compute what it should", result);
+            zero_scan->hash = NULL;
+        }
+    }
     if (!zero_scan->hash && (zero_scan->function || zero_scan->hopeless)) {
         tell("the kernels that find changes cannot be loaded or did not start", zero_scan->why);
     }

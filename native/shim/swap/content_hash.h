@@ -15,8 +15,9 @@
 #include "shim/mem/chunk.h"
 #include "shim/swap/zero_scan.h"
 
-/* After zero_scan_load or zero_scan_give_up: tells the user once if chunks cannot be hashed. */
-void content_hash_check(const struct zero_scan *zero_scan);
+/* After zero_scan_load or zero_scan_give_up: tries the kernel out, in a stream, and tells the user once if chunks cannot
+ * be hashed. */
+void content_hash_check(struct zero_scan *zero_scan, CUstream stream);
 /* True if chunks can be hashed in this context now. */
 bool content_hash_is_possible(const struct zero_scan *zero_scan);
 /* Hashes the chunks in `count` slots of the page from `first` on, in stream order. An error means that chunks are

@@ -15,7 +15,9 @@
 static uint32_t hashed_first(struct transfer *transfer, uint32_t count)
 {
     uint32_t hashed = 0;
-    if (!content_hash_is_possible(&transfer->copy_streams.zero_scan)) {
+    const struct zero_scan *zero_scan = &transfer->copy_streams.zero_scan;
+    if (!content_hash_is_possible(zero_scan) ||
+        !clean_is_worth_it(zero_scan->memory_rate, transfer->out.rate)) {
         return 0;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -69,7 +71,7 @@ static void begin_scan(struct transfer *transfer)
         DRIVER(cuStreamSynchronize)(transfer->copy_streams.in);
         zero_scan_give_up(zeros, result); /* then everything is copied */
         if (clean_mode() != CLEAN_OFF) {
-            content_hash_check(zeros);
+            content_hash_check(zeros, transfer->copy_streams.in);
         }
         for (uint32_t i = 0; i < count; i++) {
             struct victim scan = transfer->scans[i];

@@ -100,7 +100,7 @@ static void load(struct transfer *transfer)
 {
     zero_scan_load(&transfer->copy_streams.zero_scan, transfer->device->lease_count);
     if (clean_mode() != CLEAN_OFF) {
-        content_hash_check(&transfer->copy_streams.zero_scan);
+        content_hash_check(&transfer->copy_streams.zero_scan, transfer->copy_streams.hash);
     }
 }
 
@@ -198,7 +198,7 @@ void swap_count_content(struct device *device,
     bool owned = owns_contexts;
     own_contexts(true);
     if (copy_streams_enter(&transfer->copy_streams, device, &why)) {
-        zero_scan_load(&transfer->copy_streams.zero_scan, device->lease_count);
+        load(transfer);
         do {
             finish(transfer, true);
         } while (evict_scan(transfer));

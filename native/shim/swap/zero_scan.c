@@ -41,12 +41,27 @@ static CUresult load_beside_driver(CUmodule *module)
 static bool make_page(struct zero_scan *zero_scan)
 {
     void *page = NULL;
-    if (DRIVER(cuMemHostAlloc)(&page, sizeof(struct scan_page), CU_MEMHOSTALLOC_DEVICEMAP) !=
-        CUDA_SUCCESS) {
+    if (DRIVER(cuMemHostAlloc)(&page, sizeof(struct scan_page) + SCAN_ROUND_BYTES,
+                               CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS) {
         return false;
     }
     zero_scan->page = page;
     return DRIVER(cuMemHostGetDevicePointer_v2)(&zero_scan->page_at, page, 0) == CUDA_SUCCESS;
+}
+
+/* Of the current context's GPU: its memory moves twice its width with each clock. */
+static double memory_rate(void)
+{
+    CUdevice device;
+    int khz = 0, bits = 0;
+    if (DRIVER(cuCtxGetDevice)(&device) != CUDA_SUCCESS ||
+        DRIVER(cuDeviceGetAttribute)(&khz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device) !=
+            CUDA_SUCCESS ||
+        DRIVER(cuDeviceGetAttribute)(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, device) !=
+            CUDA_SUCCESS) {
+        return 0;
+    }
+    return 2e3 * khz * bits / 8;
 }
 
 static CUresult load(struct zero_scan *zero_scan)
@@ -67,6 +82,7 @@ static CUresult load(struct zero_scan *zero_scan)
         DRIVER(cuModuleGetFunction)(&zero_scan->hash, module, "moiety_hash") != CUDA_SUCCESS) {
         zero_scan->hash = NULL;
     }
+    zero_scan->memory_rate = memory_rate();
     return DRIVER(cuModuleGetFunction)(&zero_scan->function, module, "moiety_find_zeros");
 }
 

@@ -22,6 +22,8 @@ struct zero_scan {
     CUfunction hash;        /* NULL: it cannot hash (content_hash.h) */
     bool hopeless;          /* another attempt would fail, too */
     CUresult why;           /* the last attempt's error */
+    bool hash_checked;      /* the hash kernel was tried out (hash_check.h) */
+    double memory_rate;     /* bytes a second that the GPU reads; 0: the driver does not say */
     uint32_t tried_turn;    /* the device's lease_count at the last attempt; 0: there was none */
     struct scan_page *page; /* questions to the GPU and its answers, in host memory */
     CUdeviceptr page_at;

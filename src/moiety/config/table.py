@@ -254,8 +254,8 @@ class RunSettings(Values):
     latency: Switch = setting("It goes first at once, and gives back when idle.", "false")
     mode: MemoryMode = setting("How its memory leaves: swap, managed.", "swap")
     clean: CleanMode = setting(
-        "Memory that did not change: off (it is copied), on (it is not), verify (and compared).",
-        "off",
+        "Memory that did not change: on (it is not copied), off (it is), verify (and compared).",
+        "on",
         variable="MOIETY_CLEAN",
     )
     quantum: SomeTime | None = setting("How long its turns are.", unset="as the agent makes them")

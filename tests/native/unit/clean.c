@@ -80,6 +80,14 @@ static void test_the_hash_says_whether_the_copy_is_true(void)
     free(base);
 }
 
+static void test_memory_is_hashed_where_reading_it_costs_little_beside_a_copy(void)
+{
+    CHECK(clean_is_worth_it(1555e9, 25e9)); /* a card on PCIe */
+    CHECK(clean_is_worth_it(4e12, 450e9));  /* beside a processor with a link of its own */
+    CHECK(!clean_is_worth_it(200e9, 90e9)); /* both are the same memory */
+    CHECK(clean_is_worth_it(0, 90e9) && clean_is_worth_it(200e9, 0)); /* not known */
+}
+
 static void test_a_copy_that_is_given_back_makes_its_chunk_data(void)
 {
     void *base = arena(8, 1);
@@ -224,13 +232,17 @@ static void test_memory_that_is_cached_for_another_has_no_copy(void)
 
 int main(void)
 {
-    setenv("MOIETY_CLEAN", "on", 1);
+    setenv("MOIETY_CLEAN", "off", 1);
     clean_read_mode();
+    CHECK(clean_mode() == CLEAN_OFF);
     unsetenv("MOIETY_CLEAN"); /* what the program does later changes nothing */
+    CHECK(clean_mode() == CLEAN_OFF);
+    clean_read_mode(); /* it is on unless it is switched off */
     CHECK(clean_mode() == CLEAN_ON);
     fake_driver();
     mem_upcalls.host_free = host_arena_give_back;
     test_the_hash_says_whether_the_copy_is_true();
+    test_memory_is_hashed_where_reading_it_costs_little_beside_a_copy();
     test_a_copy_that_is_given_back_makes_its_chunk_data();
     test_no_copy_is_given_up_in_vain();
     test_a_segment_with_only_spare_copies_can_be_emptied();
