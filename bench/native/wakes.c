@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "filled.h"
+#include "simgpu/api/inspect.h"
 
 int main(int argc, char **argv)
 {
@@ -34,9 +35,9 @@ int main(int argc, char **argv)
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof(line), stdin)) {
-        u64 began = now_ns();
+        u64 began = simgpu_now_ns();
         launch(module, "spin_us", (void *[]){&us});
-        u64 returned = now_ns();
+        u64 returned = simgpu_now_ns();
         MUST(cuCtxSynchronize());
         printf("%llu\n", returned - began);
         fflush(stdout);
