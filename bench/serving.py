@@ -31,8 +31,8 @@ KEPT_BYTES, CHANGED_BYTES = 152 * MIB, 8 * MIB
 SECONDS = 30
 ROUNDS = 120
 SPIN_US = {False: 200, True: 5000}
-"""Of a round. Where all of the memory changes, rounds are counted: a round is so long that its launches, which take
-the processor's time, change little."""
+"""Of a round. Where rounds are counted, one is so long that the processor's time for launches
+changes little."""
 CLEAN = {True: "on", False: "off"}
 
 

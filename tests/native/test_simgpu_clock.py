@@ -5,16 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 
-from tests.support.simgpu_programs import Build
+from tests.support.simgpu_programs import Build, run
 
 GPU = "A100-80:memory=256MiB,residue=2MiB"
 
 
 def measured(build: Build, env: dict[str, str], gpu: str) -> tuple[int, int, int]:
     """What CLOCK_MONOTONIC, simgpu's clock and the processor counted for 256 MiB, in ns."""
-    command = [build("simgpu_charged"), "measure"]
-    env = {**env, "MOIETY_SIMGPU": gpu}
-    out = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    out = run(build("simgpu_charged"), {**env, "MOIETY_SIMGPU": gpu}, "measure")
     real, simulated, used = map(int, out.split())
     return real, simulated, used
 
