@@ -43,8 +43,8 @@ def find(name: str) -> str:
     files = _on_path(name)
     if found := next((path for path in files if os.access(path, os.X_OK)), None):
         return found
-    if files:
-        raise errors.ProgramNotExecutable(files[0], "it may not be executed")
+    for file in files:
+        raise errors.ProgramNotExecutable(file, "it may not be executed")
     raise errors.ProgramNotFound(name)
 
 
