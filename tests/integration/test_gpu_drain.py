@@ -71,3 +71,21 @@ def test_a_program_that_has_not_looked_at_its_gpu_moves_off_a_drained_one(
     code, out, err = finish(process)
     uuid = node.json("status")["gpus"][1]["uuid"]
     assert (code, out) == (0, uuid.removeprefix("GPU-").replace("-", "") + "\n"), err
+
+
+def test_a_program_that_began_while_a_gpu_was_drained_moves_to_it_when_it_is_resumed(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    assert node.cli("gpu", "drain", "1").returncode == 0
+    go = tmp_path / "go"
+    waits = f"while [ ! -e {go} ]; do sleep 0.1; done; exec {sys.executable} -c '{SEES}'"
+    processes = [node.run(["/bin/sh", "-c", waits]) for _ in range(2)]
+    node.until(lambda: len(node.json("gpu", "ls")[0]["users"]) == 2, "GPU 0 is kept for both")
+    assert node.cli("gpu", "resume", "1").returncode == 0
+    node.until_told("GpuMoved")
+    go.touch()
+    found = sorted(finish(process)[1].strip() for process in processes)
+    uuids = [gpu["uuid"] for gpu in node.json("status")["gpus"]]
+    assert found == sorted(uuid.removeprefix("GPU-").replace("-", "") for uuid in uuids)

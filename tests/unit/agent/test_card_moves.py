@@ -107,6 +107,17 @@ def test_what_stays_is_written_and_told_once() -> None:
     assert (agent.told, list(agent.journal.ring)) == ([], [])
 
 
+def test_a_program_that_has_ended_is_moved_nowhere() -> None:
+    agent = Agent("A100", "A100")
+    ended, _ = agent.run(), agent.run(request=CardRequest(named=("0",)))
+    ended.is_alive = False
+    before = ended.record
+    agent.machine.gpus[0].is_drained = True
+    agent.moves.move()
+    assert ended.record is before
+    assert not [event for event in agent.journal.ring if event.pid == before.root_pid]
+
+
 def test_a_gpu_that_programs_outside_moiety_fill_is_not_free() -> None:
     agent = Agent("A100", "A100")
     first, second, third = agent.run(), agent.run(), agent.run()

@@ -103,6 +103,17 @@ def test_a_share_for_containers_gives_its_next_process_no_drained_gpu(tmp_path: 
     assert workload.open_to(gpus) == (UUIDS[1],), "it has no other"
 
 
+def test_a_program_that_has_not_looked_at_its_gpus_may_use_no_drained_one(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, UUIDS[0])
+    workload, gpus = agent.workload, agent.it._sessions.gpus
+    workload.record = msgspec.structs.replace(workload.record, gpus=[])
+    assert workload.open_to(gpus) == ()
+    gpus[1].is_drained = True
+    assert workload.open_to(gpus) == (UUIDS[0], UUIDS[2])
+    workload.record = msgspec.structs.replace(workload.record, gpus=UUIDS[1:])
+    assert workload.open_to(gpus) == (UUIDS[2],), "of those of its user"
+
+
 def test_the_choice_is_made_again_when_the_program_looks(tmp_path: Path) -> None:
     agent = Agent(tmp_path, UUIDS[1])
     better = msgspec.structs.replace(agent.workload.record, chosen=[UUIDS[2]])

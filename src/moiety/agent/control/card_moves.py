@@ -100,7 +100,11 @@ class CardMoves:
 
     def _unsettled(self) -> list[RunningWorkload]:
         """The workloads whose GPUs can still be chosen again."""
-        return [w for w in self._workloads.by_id.values() if w.record.chosen and w.record.request]
+        return [
+            workload
+            for workload in self._workloads.by_id.values()
+            if workload.record.chosen and workload.record.request and workload.is_alive
+        ]
 
     def _on_event(self, event: ev.Event) -> None:
         if isinstance(event, ev.GpuLost):

@@ -128,7 +128,9 @@ class Creation:
         only = self._only(peer)
         chosen, share = self._choose(asked, peer, usages, only)
         uuids = [card.uuid for card in chosen]
-        allowed = [card.uuid for card in self.cards.names(self.cards.open_to(only))]
+        # A choice avoids drained GPUs whenever it is made; one may be resumed meanwhile.
+        may_use = (only or ()) if chosen else self.cards.open_to(only)
+        allowed = [card.uuid for card in self.cards.names(may_use)]
         self.shares.check(share, peer.uid, gpus=uuids)
         gang = asked.gang
         if gang and self.is_shared:  # names of different users are different names

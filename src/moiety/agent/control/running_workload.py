@@ -92,11 +92,14 @@ class RunningWorkload:
     def open_to(self, gpus: Gpus) -> tuple[str, ...]:
         """UUIDs of the GPUs that its next process may use; empty: any.
 
-        A share for containers that is of no GPU in particular avoids drained ones.
+        A share for containers that is of no GPU in particular avoids drained ones, and so does a
+        program that has not looked at its GPUs.
         """
-        if self.record.gpus or not self.stays:
-            return tuple(self.record.gpus)
-        found = tuple(gpu.device.uuid for _, gpu in sorted(gpus.items()) if not gpu.is_drained)
+        only = self.record.gpus
+        if not (self.record.chosen or (self.stays and not only)):
+            return tuple(only)
+        may = [gpu for _, gpu in sorted(gpus.items()) if not only or gpu.device.uuid in only]
+        found = tuple(gpu.device.uuid for gpu in may if not gpu.is_drained)
         return found if len(found) < len(gpus) else ()
 
     @property
