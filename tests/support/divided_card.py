@@ -47,6 +47,11 @@ class DividedCard(Backlog):
         self.run(seconds)
         return [(self.used_s[n] - before.get(n, 0.0)) / seconds for n in sorted(self.used_s)]
 
+    def of_all(self, seconds: float) -> list[float]:
+        """The parts of the time in which the card works for any of them, by number."""
+        found = self.parts(seconds)
+        return [part / sum(found) for part in found]
+
     def nap(self, number: int, seconds: float) -> None:
         """Have no work for a while, with or without the lease, and then have work again."""
         self._charge()

@@ -156,4 +156,4 @@ def test_a_word_from_before_an_eviction_does_not_count_after_it() -> None:
     talk.say(ev.Restored(2))
     talk.say(ev.Evicted(2, 0, 30, 10, last=True))
     assert talk.say(ev.Left(1)) == [do.RestoreBudget(2, 0, 50)]
-    assert talk.say(ev.Restored(2)) == [do.Grant(2, 1), do.SetQueueDepth(2, 0.008)]
+    assert talk.say(ev.Restored(2)) == [do.Grant(2, 1), do.SetQueueDepth(2, 0.002)]

@@ -1,4 +1,4 @@
-"""What a share promises is what its tenant receives, in GPU-seconds with its hand-offs."""
+"""What a share promises is what its tenant receives of the time in which the GPU works."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from moiety.arbiter.schedule.parts import LEFT_OVER, parts
 from moiety.arbiter.settings import Settings
 from moiety.model.share import Priority, Share
 from tests.support.backlog import GPU_BYTES, Backlog
+from tests.support.divided_card import DividedCard
 from tests.support.shares import promise, revoked
 from tests.support.simulated_node import SimulatedNode, handle
 
@@ -77,9 +78,11 @@ def test_a_limit_holds_for_one_alone(limit: float) -> None:
 
 @pytest.mark.parametrize("bytes_each", [FITS, FITS_NOT])
 def test_a_limit_holds_beside_others_and_what_it_leaves_is_used(bytes_each: int) -> None:
-    backlog = Backlog([Share(gpu=0.3, gpu_limit=0.3), Share()], bytes_each=bytes_each)
-    backlog.run(60)
-    assert backlog.over(60 if bytes_each == FITS else 2400) == pytest.approx([0.3, 0.7], abs=0.03)
+    card = DividedCard([Share(gpu=0.3, gpu_limit=0.3), Share()], bytes_each=bytes_each)
+    card.run(60)
+    seconds = 60 if bytes_each == FITS else 2400
+    assert card.part(1, seconds) <= 0.31
+    assert card.of_all(seconds) == pytest.approx([0.3, 0.7], abs=0.03)
 
 
 @pytest.mark.parametrize(("bytes_each", "seconds"), [(FITS, 100), (3 << 30, 100), (41 << 30, 4000)])
@@ -140,14 +143,17 @@ def test_a_moment_of_silence_costs_nobody_its_part() -> None:
 
 
 @pytest.mark.parametrize("asked", [(0.3, 0.7), (0.1, 0.9), (0.2, 0.3, 0.5)])
-def test_shares_converge_within_a_few_rounds(asked: tuple[float, ...]) -> None:
-    backlog = Backlog([Share(gpu=part) for part in asked], bytes_each=FITS_NOT)
-    backlog.run(300)
+def test_shares_of_what_all_receive_converge_within_a_few_rounds(
+    asked: tuple[float, ...],
+) -> None:
+    card = DividedCard([Share(gpu=part) for part in asked], bytes_each=FITS_NOT)
+    card.run(300)
     handoff_s = 2 * FITS_NOT / 50e9
     for _ in range(10):
-        received = backlog.over(200 * handoff_s)  # ten seconds, were a hand-off 50 ms
-        assert received == pytest.approx(asked, abs=0.03)
-    views = backlog.arbiter.tenants()
+        found = card.of_all(300 * handoff_s)  # ten rounds, or five
+        assert found == pytest.approx(asked, abs=0.03)
+    assert card.of_all(2000 * handoff_s) == pytest.approx(asked, abs=0.01)
+    views = card.arbiter.tenants()
     lost = sum(v.handoffs_s for v in views) / sum(v.received_s for v in views)
     assert lost < 0.15
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from moiety.arbiter.schedule.parts import parts
 from moiety.model.share import Share
-from tests.support.backlog import Backlog
+from tests.support.backlog import GPU_BYTES
+from tests.support.divided_card import DividedCard
 
 LINK_BYTES_PER_S = 400e9
 ROUND_HANDOFFS = 20
@@ -30,11 +31,27 @@ def promises(draw: st.DrawFn) -> list[tuple[Share, int]]:
     return found
 
 
-def begin(promised: list[tuple[Share, int]]) -> Backlog:
-    backlog = Backlog([], link_bytes_per_s=LINK_BYTES_PER_S)
+def begin(promised: list[tuple[Share, int]]) -> DividedCard:
+    card = DividedCard([], link_bytes_per_s=LINK_BYTES_PER_S)
     for number, (share, size) in enumerate(promised, start=1):
-        backlog.add(number, share, size)
-    return backlog
+        card.add(number, share, size)
+    return card
+
+
+def charged(card: DividedCard, promised: list[tuple[Share, int]], seconds: float) -> list[float]:
+    """The parts of what each is charged with: its work, and its hand-offs if it has no promise."""
+    card.run(0.0)
+    handed, used = card.received_s(), dict(card.used_s)
+    card.run(seconds)
+    occupied = [after - before for after, before in zip(card.received_s(), handed, strict=True)]
+    worked = [card.used_s[number] - used[number] for number in sorted(used)]
+    if sum(size for _, size in promised) <= GPU_BYTES:
+        return [each / sum(worked) for each in worked]
+    found = [
+        own if share.gpu else whole
+        for (share, _), own, whole in zip(promised, worked, occupied, strict=True)
+    ]
+    return [each / sum(found) for each in found]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -43,14 +60,14 @@ def begin(promised: list[tuple[Share, int]]) -> Backlog:
 def test_backlogged_programs_receive_their_parts(promised: list[tuple[Share, int]]) -> None:
     if not any(share.is_timed for share, _ in promised):
         promised = [(Share(gpu=0.25), promised[0][1]), *promised[1:]]
-    backlog = begin(promised)
-    backlog.run(60)
-    received = backlog.over(240)
+    card = begin(promised)
+    card.run(60)
+    received = charged(card, promised, 240)
     expected = parts([share for share, _ in promised])
     caps = [share.gpu_limit for share, _ in promised]
     if sum(caps) > 1:
         assert received == pytest.approx(expected, abs=0.03)
-    assert all(part <= cap + 0.03 for part, cap in zip(received, caps, strict=True))
+    assert all(part <= cap + 0.03 for part, cap in zip(card.parts(240), caps, strict=True))
     for (share, _), part in zip(promised, received, strict=True):
         assert part >= (share.gpu or 0.0) - 0.03
 
@@ -66,18 +83,15 @@ def test_moments_of_silence_do_not_move_the_parts(
 ) -> None:
     whole = sum(asked)
     shares = [Share(gpu=part / whole) for part in asked]
-    backlog = begin([(share, size) for share in shares])
-    backlog.run(30)
-    before = backlog.received_s()
-    began_s = backlog.now_s
-    while backlog.now_s < began_s + 120:
-        number = data.draw(st.integers(1, len(asked))) if backlog.now_s < began_s + 20 else 1
-        backlog.sleep(number)
-        backlog.run(0.003)
-        backlog.wake(number)
-        backlog.run(0.9)
-    lasted_s = backlog.now_s - began_s
-    received = [(b - a) / lasted_s for a, b in zip(before, backlog.received_s(), strict=True)]
+    card = begin([(share, size) for share in shares])
+    card.run(30)
+    before, began_s = dict(card.used_s), card.now_s
+    while card.now_s < began_s + 120:
+        number = data.draw(st.integers(1, len(asked))) if card.now_s < began_s + 20 else 1
+        card.nap(number, 0.003)
+        card.run(0.903)
+    worked = [card.used_s[number] - before[number] for number in sorted(before)]
+    received = [each / sum(worked) for each in worked]
     assert received == pytest.approx([part / whole for part in asked], abs=0.03)
 
 

@@ -273,3 +273,39 @@ def test_an_arbiter_that_only_listens_asks_for_no_rounds(node: SimulatedNode) ->
         node.resume(tenant)
         node.feed(ev.ShareSet(tenant.number, Share(gpu=0.1 * tenant.number)))
     assert node.arbiter.deadline_s is None
+
+
+class AsksLater(DividedCard):
+    """A card whose processes ask for their next lease some time after they have drained."""
+
+    later_s = 0.01
+
+    def _later(self, after_s: float, event: ev.Event) -> None:
+        if isinstance(event, ev.LeaseRequest):
+            after_s += self._drain_s + self.later_s
+        super()._later(after_s, event)
+
+
+@pytest.mark.parametrize("asked", [(0.3, 0.7), (0.1, 0.9)])
+def test_who_has_drained_and_not_asked_again_yet_does_not_end_the_turns(
+    asked: tuple[float, ...],
+) -> None:
+    shares = [Share(gpu=part) for part in asked]
+    card = AsksLater(shares, bytes_each=50 << 30, link_bytes_per_s=8e12)
+    card.run(5)
+    assert card.of_all(60) == pytest.approx(asked, abs=0.01)
+    assert card.arbiter._context.fair_share.crowded == {0}
+
+
+def test_turns_end_once_all_have_fitted_for_a_while() -> None:
+    card = DividedCard([Share(gpu=0.3), Share(gpu=0.7)], bytes_each=30 << 30)
+    card.add(3, Share(), 30 << 30)
+    card.run(5)
+    fair_share = card.arbiter._context.fair_share
+    assert fair_share.crowded == {0}
+    card.end(3)
+    card.run(0.4)
+    assert fair_share.crowded == {0}
+    card.run(0.2)
+    assert fair_share.crowded == set()
+    assert card.of_all(10)[:2] == pytest.approx((0.3, 0.7), abs=0.03)

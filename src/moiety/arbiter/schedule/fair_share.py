@@ -1,12 +1,13 @@
-"""The GPU time that each tenant received and was due, in GPU-seconds, hand-offs included.
+"""The GPU time that each tenant received and was due, in GPU-seconds.
 
 Every moment of a GPU is divided equally among the tenants that occupy it: holders, draining tenants
-and restoring tenants, because no other tenant can use that time. The time that the tenants of a
-class received together is due to each by its part (owners.py); a tenant's lag is what it was due
-less what it received. The lags of a class on a GPU always add up to 0. A tenant that was idle gets
-back its lag, faded in the meantime: a moment of silence costs no tenant its place, and no tenant
-saves up time while it is idle. Others make up for the lag that a tenant brings or takes along
-(lags.py, docs/decisions/0005).
+and restoring tenants, because no other tenant can use that time. Hand-offs to tenants that were
+promised a part are left out where tenants take turns (handoff_charges.py). The time that the
+tenants of a class received together is due to each by its part (owners.py); a tenant's lag is what
+it was due less what it received. The lags of a class on a GPU always add up to 0. A tenant that was
+idle gets back its lag, faded in the meantime: a moment of silence costs no tenant its place, and no
+tenant saves up time while it is idle. Others make up for the lag that a tenant brings or takes
+along (lags.py, docs/decisions/0005).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import replace
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule import time_limits
 from moiety.arbiter.schedule.class_budget import ClassBudgets, pay_promises
+from moiety.arbiter.schedule.handoff_charges import charges_s
 from moiety.arbiter.schedule.lags import FADES_S, Lags, Members, balance, payers
 from moiety.arbiter.schedule.owners import Group, Path, groups, path
 from moiety.arbiter.schedule.parts import class_parts
@@ -54,6 +56,8 @@ class FairShare:
         """Whether tenants with different parts take turns (owners.py)."""
         self.crowded: set[int] = set()
         """GPUs on which the tenants that want time do not fit together (side_by_side.py)."""
+        self.fits_since_s: dict[int, float] = {}
+        """For those of them on which they fit at the moment: since when."""
         self.sitters: dict[int, Tenant] = {}
         """By number: the tenants that sit out."""
         self.uneven: set[tuple[int, int]] = set()
@@ -317,11 +321,15 @@ class FairShare:
         bound is the same for all, or a tenant with short turns could stay behind tenants with long
         turns for ever.
         """
-        together_s = sum(tenant.gpus[gpu].rate for tenant, _ in members) * elapsed_s
+        if gpu in self.crowded:
+            charged_s = charges_s(self._quantum, gpu, members, elapsed_s, self._now_s)
+        else:
+            charged_s = [tenant.gpus[gpu].rate * elapsed_s for tenant, _ in members]
+        together_s = sum(charged_s)
         largest_s = 0.0
-        for tenant, part in members:
+        for (tenant, part), own_s in zip(members, charged_s, strict=True):
             on = tenant.gpus[gpu]
-            on.lag_s = lag_s = on.lag_s + part * together_s - on.rate * elapsed_s
+            on.lag_s = lag_s = on.lag_s + part * together_s - own_s
             largest_s = max(largest_s, lag_s, -lag_s)
         if largest_s > _LAG_TURNS:  # the bound is never smaller
             longest_s = max(self._quantum.turn_s(tenant) for tenant, _ in members)

@@ -173,16 +173,27 @@ def _demands(round_: Round) -> list[Tenant]:
     if len(demands) < 2:
         return demands
     interrupted = round_.visits.rests_s
+    # A tenant begins with the lag 0. Those who begin again and again, for a turn each, would take
+    # time that others were promised, if these have just what is due to them.
+    are_promised = is_exact and any(tenant.usage.promised for tenant in demands)
+    ahead_s = _dearest_turn_s(round_, demands) / 2 if are_promised else 0.0
 
     def urgency(tenant: Tenant) -> tuple[int, bool, bool, bool, bool, int]:
         step_s = EXACT_S if is_exact else 2 * round_.quantum.turn_s(tenant)
         waits, in_turn = tenant.state is State.QUEUED, tenant.number not in round_.overdue
         visits, goes_on = tenant.number in round_.visitors, tenant.number in interrupted
-        lags = -round(tenant.lag_s / step_s)
+        margin_s = 0.0 if tenant.usage.promised else ahead_s
+        lags = -round((tenant.lag_s - margin_s) / step_s)
         return -tenant.usage.rank, waits, in_turn, not visits, not goes_on, lags
 
     demands.sort(key=urgency)
     return demands
+
+
+def _dearest_turn_s(round_: Round, demands: list[Tenant]) -> float:
+    """The shortest turn that is worth the dearest hand-off to one of these."""
+    quantum = round_.quantum
+    return quantum.least_s(max(quantum.handoff_s(tenant) for tenant in demands))
 
 
 def _is_plainly_behind(round_: Round, tenant: Tenant, ahead: dict[int, int]) -> bool:

@@ -11,6 +11,8 @@ a client changes the account. Tenants that do not fit take turns instead (select
 
 from __future__ import annotations
 
+from typing import Final
+
 from moiety.arbiter import instructions as do
 from moiety.arbiter.schedule.owners import Group
 from moiety.arbiter.schedule.round import Round
@@ -19,17 +21,29 @@ from moiety.arbiter.state.gang import are_mates, mates
 from moiety.arbiter.state.tenant import Tenant
 from moiety.arbiter.states import State
 
+_FITS_S: Final = 0.5
+"""How long tenants must have fitted together until they no longer take turns."""
+
 
 def find_crowded(round_: Round) -> None:
     """Find the GPUs on which the tenants that want time do not fit together.
 
-    After that, a GPU on which they fit again begins without the lags of the turns before.
+    A GPU on which they have fitted again for a while begins without the lags of the turns before.
+    Not at once: a tenant that has drained is idle until it asks for its next lease.
     """
-    before = round_.fair_share.crowded
+    before, fits_since_s = round_.fair_share.crowded, round_.fair_share.fits_since_s
     found = set()
     for gpu, balance in round_.balances.items():
         if balance.allocated_bytes > balance.capacity_bytes and _is_crowded(round_, gpu):
             found.add(gpu)
+            fits_since_s.pop(gpu, None)
+        elif gpu in before:
+            ends_s = fits_since_s.setdefault(gpu, round_.now_s) + _FITS_S
+            if round_.now_s < ends_s:
+                found.add(gpu)
+                round_.wake_at(ends_s)
+            else:
+                del fits_since_s[gpu]
     if found != before:
         round_.fair_share.crowded = found
         round_.fair_share.forget_turns(before - found)
