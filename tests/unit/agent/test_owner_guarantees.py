@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import CapturingLogger
 
+from moiety.agent.control.commands import ControlCommands
+from moiety.agent.control.options import Options
 from moiety.agent.control.owner_guarantees import OwnerGuarantees
+from moiety.agent.core.journal import Journal
 from moiety.agent.system.users import User
 from moiety.arbiter import events as ev
 from moiety.config.guarantees import GuaranteeRules
@@ -45,6 +50,31 @@ def test_a_users_part_is_kept_before_the_user_is_known() -> None:
     assert "user 1000" not in told.parts
     agent.start(1000)
     assert agent.told[-1].parts == {"user 1000": 0.3}
+
+
+def test_a_file_that_promises_what_namespaces_are_guaranteed_is_refused() -> None:
+    agent = Agent({"alice": 0.3})
+    agent.guarantees.set_namespaces({"team": 0.6})
+    agent.guarantees.check(GuaranteeRules({"alice": 0.4}, {}))
+    with pytest.raises(BadArgument, match="namespaces are guaranteed 60 %"):
+        agent.guarantees.check(GuaranteeRules({"alice": 0.3}, {"students": 0.2}))
+
+
+def test_a_reload_that_promises_too_much_changes_nothing() -> None:
+    agent = Agent({"alice": 0.3})
+    agent.guarantees.set_namespaces({"team": 0.6})
+    rules: Any = SimpleNamespace(guaranteed=GuaranteeRules({"alice": 0.5}, {}))
+    journal = Journal()
+    commands: Any = SimpleNamespace(
+        limits=SimpleNamespace(guarantees=agent.guarantees),
+        options=None,
+        journal=journal,
+        runtime=SimpleNamespace(log=CapturingLogger()),
+    )
+    with pytest.raises(BadArgument, match="namespaces are guaranteed 60 %"):
+        asyncio.run(ControlCommands._reload(commands, lambda: (Options(), rules)))
+    assert [event.reason for event in journal.ring] == ["ReloadRefused"]
+    assert set(agent.told[-1].parts.values()) == {0.3, 0.6}
 
 
 def test_a_user_may_be_named_by_number() -> None:

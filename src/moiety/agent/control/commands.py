@@ -342,9 +342,10 @@ class ControlCommands:
     async def _reload(self, read: Read) -> protocol.Reloaded:
         try:
             # Beside the loop: a group's name in there may be a question to a directory service.
-            again = asyncio.wrap_future(beside(read))
-            after, rules = await asyncio.wait_for(again, READ_S)
+            after, rules = await asyncio.wait_for(asyncio.wrap_future(beside(read)), READ_S)
             before = self.options
+            if self.limits:
+                self.limits.guarantees.check(rules.guaranteed)
             found = self.changed.over(after.settings_over(self.settings.now))
         except (MoietyError, ValueError, TimeoutError) as error:
             if isinstance(error, TimeoutError):
@@ -354,7 +355,7 @@ class ControlCommands:
             if isinstance(error, MoietyError):
                 raise
             raise BadArgument.of(error, "moiety config check") from None
-        waits = later(before, after)
+        late = later(before, after)
         self.options = dataclasses.replace(
             before,
             settings=after.settings,
@@ -368,10 +369,9 @@ class ControlCommands:
         if self.limits:
             self.limits.replace(rules)
         self._retry()
-        self.runtime.log.info("reload", later=waits)
-        told = f"for the next agent only: {', '.join(waits)}" if waits else ""
-        self.journal.note("Reloaded", told)
-        return protocol.Reloaded(later=waits)
+        self.runtime.log.info("reload", later=late)
+        self.journal.note("Reloaded", f"for the next agent only: {', '.join(late)}" if late else "")
+        return protocol.Reloaded(later=late)
 
 
 Handler = Callable[[ControlCommands, Any, processes.Peer], Awaitable[protocol.Answer]]

@@ -43,12 +43,22 @@ class OwnerGuarantees:
         self._rules = rules
         self.tell()
 
+    def check(self, rules: GuaranteeRules) -> None:
+        """Raise BadArgument if these rules cannot be kept beside what namespaces are guaranteed."""
+        whole, others = _sum(rules), sum(self._namespaces.values())
+        if others and whole + others > 1 + _ROUNDING:
+            raise BadArgument(
+                f"users and groups cannot be guaranteed {format_fraction(whole)} of each GPU "
+                f"together: namespaces are guaranteed {format_fraction(others)}",
+                "smaller parts here, or in the ConfigMap moiety-namespaces",
+            )
+
     def set_namespaces(self, parts: Mapping[str, float]) -> None:
         """Guarantee these parts to namespaces, in place of all earlier ones.
 
         Raises BadArgument if they cannot be kept beside what users and groups are guaranteed.
         """
-        others = sum(self._rules.users.values()) + sum(self._rules.groups.values())
+        others = _sum(self._rules)
         whole = sum(parts.values())
         if whole + others > 1 + _ROUNDING or any(part <= 0 for part in parts.values()):
             raise BadArgument(
@@ -107,6 +117,11 @@ class OwnerGuarantees:
             left = [account for account in left if account not in inside]
             found[name] = part, tuple(map(of_user, inside))
         return found
+
+
+def _sum(rules: GuaranteeRules) -> float:
+    """What all users and groups are guaranteed together."""
+    return sum(rules.users.values()) + sum(rules.groups.values())
 
 
 def of_user_name(name: str) -> str:
