@@ -59,7 +59,7 @@ BAD_RUNS: list[tuple[str, list[str], type[errors.MoietyError], str]] = [
     (
         "more kept than any GPU has",
         ["--memory", "15GiB", "true"],
-        errors.ShareTaken,
+        errors.MemoryAboveGpu,
         "--memory 14080MiB or less",
     ),
     (

@@ -284,8 +284,8 @@ BAD_SETS: list[tuple[str, list[str], type[errors.MoietyError], str]] = [
     (
         "memory that is not there",
         ["train", "--memory", "14GiB"],
-        errors.ShareTaken,
-        "it has 13.75 GiB",
+        errors.MemoryAboveGpu,
+        "any GPU here can give, which is 13.75 GiB",
     ),
     (
         "a class that is none",

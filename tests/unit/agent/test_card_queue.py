@@ -19,7 +19,7 @@ from moiety.agent.system.processes import Peer
 from moiety.arbiter import events as ev
 from moiety.config.values import Visible
 from moiety.model.cards import CardRequest
-from moiety.model.errors import LimitAboveCapacity, ShareTaken, TooMany, UserLimit
+from moiety.model.errors import LimitAboveCapacity, MemoryAboveGpu, ShareTaken, TooMany, UserLimit
 from moiety.model.share import Share
 from moiety.testing.waiting import Changes
 from tests.unit.agent.test_cards import GIB, TOTAL
@@ -252,8 +252,8 @@ def test_a_command_that_ends_leaves_the_queue() -> None:
 def test_what_can_never_fit_is_refused_at_once() -> None:
     async def test(day: Day) -> None:
         for share, request, error in (
-            (Share(memory_bytes=TOTAL + 1), ANY, ShareTaken),
-            (Share(memory_bytes=TOTAL + 1), None, ShareTaken),
+            (Share(memory_bytes=TOTAL + 1), ANY, MemoryAboveGpu),
+            (Share(memory_bytes=TOTAL + 1), None, MemoryAboveGpu),
             (Share(memory_limit_bytes=2 * TOTAL), ANY, LimitAboveCapacity),
         ):
             with pytest.raises(error):

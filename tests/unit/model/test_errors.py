@@ -28,6 +28,7 @@ EXAMPLES = [
     errors.InternalError("a lease without a tenant"),
     errors.SystemRefusal(OSError(28, "No space left on device")),
     errors.LimitAboveCapacity(limit=100 << 30, possible=78 << 30),
+    errors.MemoryAboveGpu(memory=100 << 30, possible=78 << 30),
     errors.CapacityAboveGpu(capacity=100 << 30, gpu=0, total=80 << 30, possible=78 << 30),
     errors.CapacityMismatch(running=None, wanted=1 << 30),
     errors.ShareTaken("80 % are promised to others", "--gpu 0.2 or less"),

@@ -30,6 +30,7 @@ from moiety.model.errors import (
     BadArgument,
     GpusDrained,
     LimitAboveCapacity,
+    MemoryAboveGpu,
     MoietyError,
     NotAllowed,
     ShareTaken,
@@ -47,7 +48,6 @@ NEW_S: Final = 60.0
 """How long a new workload counts as busy, whatever is measured: programs take time to load."""
 
 Ask = Callable[[], Awaitable[dict[int, Usage]]]
-
 
 Refuse = Callable[[int, Share, CardLoad, RunningWorkload | None], tuple[str, Share] | None]
 """Says why a share may not be on the GPU of this index, with the largest that may; None: it may."""
@@ -105,11 +105,12 @@ class Cards:
         `usages` is what NVML says, by index; None: what it said last. `only` are the cards of its
         user, `loads` is what is on the cards; None: what is on them now. `owner` is whose time it
         uses.
-        Raises BadArgument if there are no such cards, LimitAboveCapacity if they are too small,
-        ShareTaken if too few can keep the share now.
+        Raises BadArgument if there are no such cards, LimitAboveCapacity or MemoryAboveGpu if they
+        are too small, ShareTaken if too few can keep the share now.
         """
         cards, count = self.possible(request, only)
-        large = self._large_enough(cards, count, share)
+        own = dataclasses.replace(share, memory_bytes=0) if request.exclusive else share
+        large = self._large_enough(cards, count, own)
         loads = loads or self.loads()
         fitting, refused = self._fitting(large, request, share, loads, owner)
         if len(fitting) < count:
@@ -276,11 +277,14 @@ class Cards:
     def _large_enough(self, cards: Sequence[int], count: int, share: Share) -> list[int]:
         """Those of these cards that have the memory that a share may take.
 
-        Raises LimitAboveCapacity if there are fewer than `count`.
+        Raises LimitAboveCapacity or MemoryAboveGpu if there are fewer than `count`.
         """
-        if len(large := self._large(cards, share)) < count:
-            possible = sorted(map(self.capacity_bytes, cards))[-count]
+        large = self._large(cards, share)
+        possible = sorted(map(self.capacity_bytes, cards))[-count]
+        if len(large) < count:
             raise LimitAboveCapacity(limit=share.memory_limit_bytes or 0, possible=possible)
+        if share.memory_bytes > possible:
+            raise MemoryAboveGpu(share.memory_bytes, possible)
         return large
 
     def _large(self, cards: Iterable[int], share: Share) -> list[int]:
@@ -352,11 +356,10 @@ class Cards:
             ]
             devices.append(GpuDevice(at, tuple(links), busy))
             left.append(self._left(index, load, loads.allocated[index], usage))
-        node = Node("here", 0, 0, tuple(devices), "any")
         with_room = sum(amount > 0 for amount in left)
         least = 1 if with_room >= count else 0
-        found = choose(node, left, count, least, Choosing.LEAST_BUSY)
-        return sorted(fitting[at] for at in found)
+        node = Node("here", 0, 0, tuple(devices), "any")
+        return sorted(fitting[at] for at in choose(node, left, count, least, Choosing.LEAST_BUSY))
 
     def _left(self, index: int, load: CardLoad, allocated_bytes: int, usage: Usage | None) -> int:
         """What a new workload can expect of a card, in thousandths: of its time and its memory.

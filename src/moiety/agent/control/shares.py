@@ -29,6 +29,7 @@ from moiety.model.errors import (
     BadRequest,
     LimitAboveCapacity,
     LimitTooSmall,
+    MemoryAboveGpu,
     MemoryAboveLimit,
     NotAllowed,
     ShareTaken,
@@ -64,7 +65,7 @@ class Shares:
         gpus: Collection[str] = (),
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Raise LimitAboveCapacity, LimitTooSmall or ShareTaken if a share cannot be promised.
+        """Raise LimitAboveCapacity, MemoryAboveGpu, LimitTooSmall or ShareTaken.
 
         Raises UserLimit if this user may not have it. `own` is the workload that gets it instead of
         its present share. If no process of it is on a GPU yet, one GPU that could take the share is
@@ -84,6 +85,8 @@ class Shares:
             raise LimitTooSmall(limit, GRANULE_BYTES)
         if limit is not None and share.memory_bytes > limit:
             raise MemoryAboveLimit(share.memory_bytes, limit)
+        if share.memory_bytes > possible:
+            raise MemoryAboveGpu(share.memory_bytes, possible)
         if share.gpu is None and not share.memory_bytes:
             return
         clients = [self.clients[n] for n in own.clients] if own else []

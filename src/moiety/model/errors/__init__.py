@@ -16,6 +16,7 @@
     │   └── LimitTooSmall                        64   --memory-limit 1
     ├── AmountError
     │   ├── LimitAboveCapacity                   64   --memory-limit 1TiB
+    │   ├── MemoryAboveGpu                       64   --memory 1TiB
     │   ├── CapacityAboveGpu                     64   --capacity 1TiB
     │   ├── CapacityMismatch                     64   the agent shares out another amount
     │   ├── ShareTaken                           75   others were promised too much of it
@@ -111,6 +112,7 @@ from moiety.model.errors.amounts import (
     CapacityAboveGpu,
     CapacityMismatch,
     LimitAboveCapacity,
+    MemoryAboveGpu,
     ShareTaken,
     UserLimit,
 )
@@ -212,6 +214,7 @@ __all__ = [
     "LimitAboveCapacity",
     "LimitAboveGpu",
     "LimitTooSmall",
+    "MemoryAboveGpu",
     "MemoryAboveLimit",
     "MetricsRefused",
     "MoietyError",

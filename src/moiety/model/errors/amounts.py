@@ -25,6 +25,19 @@ class LimitAboveCapacity(AmountError):
         )
 
 
+class MemoryAboveGpu(AmountError):
+    """More memory is to be kept than any GPU of this machine can keep for one program."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, memory: int, possible: int) -> None:
+        super().__init__(
+            f"{format_bytes(memory)} to keep are more than any GPU here can give, which is "
+            f"{format_bytes(possible)}",
+            f"--memory {typed_size(possible)} or less",
+        )
+
+
 class CapacityAboveGpu(AmountError):
     """The capacity that the agent is to share out is more than the GPU has to give."""
 
