@@ -297,6 +297,17 @@ def test_who_has_drained_and_not_asked_again_yet_does_not_end_the_turns(
     assert card.arbiter._context.fair_share.crowded == {0}
 
 
+@pytest.mark.parametrize("later_s", [0.001, 0.02])
+@pytest.mark.parametrize("asked", [(0.3, 0.7), (0.1, 0.9), (0.2, 0.3, 0.5)])
+def test_who_has_drained_and_not_asked_again_yet_sits_out_until_it_is_no_longer_ahead(
+    asked: tuple[float, ...], later_s: float
+) -> None:
+    card = AsksLater([Share(gpu=part) for part in asked])
+    card.later_s = later_s
+    card.run(5)
+    assert card.of_all(20) == pytest.approx(asked, abs=0.03)
+
+
 def test_turns_end_once_all_have_fitted_for_a_while() -> None:
     card = DividedCard([Share(gpu=0.3), Share(gpu=0.7)], bytes_each=30 << 30)
     card.add(3, Share(), 30 << 30)

@@ -21,7 +21,7 @@ from moiety.arbiter.schedule import time_limits
 from moiety.arbiter.schedule.class_budget import ClassBudgets, pay_promises
 from moiety.arbiter.schedule.handoff_charges import charges_s
 from moiety.arbiter.schedule.lags import FADES_S, Lags, Members, balance, payers
-from moiety.arbiter.schedule.owners import Group, Path, groups, path
+from moiety.arbiter.schedule.owners import Group, Groups, Path, path
 from moiety.arbiter.schedule.parts import class_parts
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.schedule.time_limits import EXACT_S, SOONEST_S, STILL
@@ -49,7 +49,7 @@ class FairShare:
         self.class_budgets = ClassBudgets(ledger)
         self._classes: dict[tuple[int, int], Members] = {}
         """For each GPU and rank: the tenants that want its time, with their parts."""
-        self._groups: dict[tuple[int, int], dict[Path, Group]] = {}
+        self._groups = Groups()
         """For each class whose parts are not equal: who sits out together."""
         self._lags = Lags()
         self.is_weighed = False
@@ -114,7 +114,8 @@ class FairShare:
             },
         )
         self._pass_on(before, paths)
-        self._groups = {key: self._grouped(key) for key in self.uneven}
+        uneven = {key: [tenant for tenant, _ in self._classes[key]] for key in self.uneven}
+        self._groups.renew(uneven, self._now_s)
         self.is_weighed = False
         for key, pairs in self._classes.items():
             is_weighed = key in self.uneven and key[0] in self.crowded
@@ -147,14 +148,6 @@ class FairShare:
             # Where all came at once, those who were promised a part get back what others owe them.
             balance(key[0], pairs, payers(stayed) if stayed else pairs)
         self._lags.change(paths, self._ledger.tenants.values(), self._now_s)
-
-    def _grouped(self, key: tuple[int, int]) -> dict[Path, Group]:
-        """Who sits out together; groups that sit out already go on to."""
-        found = {group.key: group for group in groups([t for t, _ in self._classes[key]])}
-        for where, group in self._groups.get(key, {}).items():
-            if where in found:
-                found[where].sits_out = group.sits_out
-        return found
 
     def _parts(self, gpu: int, members: list[Tenant]) -> list[float]:
         """The part of each tenant of a class."""
@@ -198,7 +191,7 @@ class FairShare:
 
     def groups(self, key: tuple[int, int]) -> Iterable[Group]:
         """The tenants of a class with unequal parts that sit out together."""
-        return self._groups[key].values()
+        return self._groups.of[key].values()
 
     def side_by_side(self, *, limited: bool = False) -> Iterator[tuple[tuple[int, int], Members]]:
         """The classes with unequal parts on GPUs on which all fit; `limited`: those with limits."""

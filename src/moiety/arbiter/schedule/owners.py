@@ -7,7 +7,7 @@ Kubernetes a namespace. A gang counts as one process. So more programs gain thei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,8 @@ from moiety.arbiter.state.tenant import Tenant
 Path = tuple[str, ...]
 """An owner, a workload and a process or gang; the first one or two of them; or none: a class."""
 
+_REMEMBERED_S: Final = 10.0
+"""By then, what a group was ahead when it left has faded (lags.py)."""
 _AT_ONCE: Final = 4
 """A group of more units is ahead by longer windows, so that it is not interrupted more often."""
 
@@ -88,3 +90,33 @@ def groups(members: Sequence[Tenant]) -> Iterator[Group]:
     for key, group in found.items():
         if len(key) == 3 or (len(group.members) < len(members) and len(group.firsts) > 1):
             yield group
+
+
+class Groups:
+    """The groups of each class with unequal parts, by its GPU and rank, and who of them sits out.
+
+    A group that leaves its class while it sits out, and returns, sits out until it is no longer
+    ahead: a tenant whose lease was revoked is idle until it asks for its next one.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[int, int], dict[Path, Group]] = {}
+        self._sat_out: dict[tuple[tuple[int, int], Path], float] = {}
+        """When each group that left its class sat out last."""
+
+    def renew(self, classes: Mapping[tuple[int, int], Sequence[Tenant]], now_s: float) -> None:
+        """Find the groups of these classes."""
+        for key, known in self.of.items():
+            for where, group in known.items():
+                if group.sits_out:
+                    self._sat_out[key, where] = now_s
+        self._sat_out = {
+            left: since_s
+            for left, since_s in self._sat_out.items()
+            if now_s - since_s <= _REMEMBERED_S
+        }
+        self.of = {}
+        for key, members in classes.items():
+            self.of[key] = {group.key: group for group in groups(members)}
+            for where, group in self.of[key].items():
+                group.sits_out = self._sat_out.pop((key, where), None) is not None
