@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +17,8 @@ BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 OPENB = Path(os.environ.get("MOIETY_DATA") or BESIDE) / "openb"
 LISTS = ("default", "gpuspec33", "gpushare100", "multigpu50", "cpu250")
 SEEDS = (42, 43, 44, 45, 46)
+SAMPLES = (1, 2, 3, 4, 5)
+"""Seeds of orders of arrival that are sampled here, beside the published ones."""
 DEVICE = "CPU, one core; Alibaba's cluster of 1,213 nodes, 6,212 GPUs"
 
 
@@ -36,3 +39,9 @@ def trace(name: str, seed: int) -> Trace:
 def replay(name: str, seed: int, placing: Placing, *, shuffle_nodes: bool = False) -> Result:
     """All of its arrivals."""
     return fill(trace(name, seed), ReplaySettings(placing, seed=seed, shuffle_nodes=shuffle_nodes))
+
+
+def replay_sample(name: str, seed: int, placing: Placing) -> Result:
+    """Its pods in a sampled order of arrival; the order among equal nodes is random, too."""
+    sampled = replace(trace(name, SEEDS[0]), arrivals=None, published={})
+    return fill(sampled, ReplaySettings(placing, seed=seed, shuffle_nodes=True))
