@@ -158,6 +158,17 @@ def test_gpus_that_somebody_asks_for_by_name_are_kept_for_them() -> None:
     assert put(one, WHOLE) == ("a", (1,))  # rather than nowhere
 
 
+def test_large_nodes_are_kept_for_the_tasks_that_need_them() -> None:
+    """Even for a task that is too rare to be typical, and where the order among equals says no."""
+    needs = Shape(60000, 1024, 2, 1000)
+    coming = typical([*[WHOLE] * 96, *[needs] * 4])
+    assert [shape.gpus for shape, _ in coming.shapes] == [1]
+    one = placer([node("a", 2, cpu=64000), node("b", 2, cpu=32000)], typical=coming)
+    assert put(one, WHOLE) == ("b", (0,))
+    assert put(one, needs) == ("a", (0, 1))
+    assert put(one, WHOLE) == ("b", (1,))
+
+
 def test_cpus_stay_where_they_feed_gpus() -> None:
     """A task without GPUs goes where its CPUs are not needed."""
     one = placer([node("a", 2, cpu=4000), node("b", 2, cpu=64000)], typical=typical([WHOLE]))

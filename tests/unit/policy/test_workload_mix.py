@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from moiety.policy.model.workloads import Shape
+from moiety.policy.place import workload_mix
 from moiety.policy.place.workload_mix import typical
 
 SMALL = Shape(1000, 512, 1, 250)
@@ -22,10 +27,24 @@ def test_host_memory_makes_no_other_shape_but_is_counted() -> None:
     assert found.memory_mib_per_gpu == (512 + 1024) * 1000 // 500  # of tasks with GPUs
 
 
-def test_demand_is_of_all_tasks_by_the_models_that_they_name() -> None:
-    found = typical([LARGE] * 99 + [PICKY])
+def test_demand_is_of_all_tasks_by_what_they_need_of_a_node() -> None:
+    found = typical([LARGE] * 98 + [PICKY, replace(LARGE, gpu_milli=500)])
     assert len(found.shapes) == 1
-    assert dict(found.demand) == {frozenset(): 99000, frozenset({"A", "B"}): 1000}
+    assert found.demand == ((LARGE, 98_500), (PICKY, 1000))
+
+
+def test_small_demands_beyond_the_most_that_are_kept_count_by_their_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workload_mix, "DEMANDS_MAX", 2)
+    found = typical([LARGE] * 9 + [PICKY] * 5 + [SMALL] * 4 + [replace(PICKY, cpu_milli=9000)])
+    small = Shape(0, 0, 1, 1000)
+    assert found.demand == (
+        (LARGE, 9000),
+        (PICKY, 5000),
+        (small, 1000),
+        (replace(small, models=PICKY.models), 1000),
+    )
 
 
 def test_what_is_written_differently_counts_apart() -> None:

@@ -1,11 +1,12 @@
-"""The default rule: least fragmentation, with the model's scarcity, CPU and memory in mind.
+"""The default rule: least fragmentation, with scarce GPUs, CPU and memory in mind.
 
 docs/explanation-placement.md says why each term is there and where the constants come from. In
 short, a placement costs:
 
 - how much of the node's GPUs becomes useless for typical shapes (as fragmentation gradient descent
   has it, but without CPU-only shapes), in steps of 40 thousandths of a GPU;
-- 400 thousandths for each GPU of a model that is as much asked for by name as there is of it;
+- 400 thousandths for each GPU of which as much is asked for as there is, because tasks name its
+  model or need a node of its size, in whole steps;
 - 40 thousandths for each free GPU that the node's free memory can no longer feed;
 - a thousandth of a step for the part of a GPU that nothing uses yet: among equals, it goes to one
   that is in use.
@@ -28,17 +29,20 @@ from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import Bools, Ints, NodeArrays
 from moiety.policy.place.placement_rules import PREFERENCE_BITS
+from moiety.policy.place.scarcity import scarcity
 from moiety.policy.place.usefulness import ENDLESS, Left, Usefulness
 from moiety.policy.place.workload_mix import WorkloadMix
 
 STEP_MILLI: Final = 40
 """Differences below a 25th of a GPU are noise; equal points are better: nodes fill in one order."""
 SCARCE_MILLI: Final = 400
-"""What a GPU costs more than one whose model no task names, if its demand meets its supply."""
+"""What a GPU costs more than one that nothing needs, if its demand meets its supply."""
 FED_PART: Final = 0.2
 """The part of a GPU's usefulness that depends on CPUs to go with it."""
 POINTS: Final = 1000
 """The points of a step; a GPU that lacks memory costs as many."""
+STEP_OF_GPU: Final = POINTS * WHOLE_GPU
+"""A step, in points times thousandths of a GPU."""
 ROUNDING: Final = 1e-6
 """In steps: sums that are equal on paper fall into the same step."""
 FEW: Final = 16
@@ -93,7 +97,9 @@ class LeastFragmentation:
             total,
             FED_PART,
         )
-        self._scarce = _scarce_points(cluster, typical)
+        prices = scarcity(cluster, typical) * SCARCE_MILLI * POINTS / STEP_MILLI
+        self._scarce: Ints = np.rint(prices).astype(np.int64)
+        """By node: what a GPU of it costs in points."""
         self._scarce_of: list[int] = self._scarce.tolist()
         self._model_of: list[int] = cluster.model.tolist()
         self._memory_per_gpu = typical.memory_mib_per_gpu
@@ -165,7 +171,7 @@ class LeastFragmentation:
             else:
                 fall = useful_of((model, _without(left, gpus, milli), cpu)) + lost
                 best = floor(fall / STEP_MILLI + ROUNDING) * POINTS << PREFERENCE_BITS
-            extra = self._scarce_of[model] * used // WHOLE_GPU
+            extra = (self._scarce_of[node] * used + STEP_OF_GPU // 2) // STEP_OF_GPU * POINTS
             if self._memory_per_gpu:
                 fed = (memory - shape.memory_mib) * WHOLE_GPU // self._memory_per_gpu
                 extra += max(left_total - used - fed, 0)
@@ -173,8 +179,8 @@ class LeastFragmentation:
         return codes
 
     def _extra(self, cluster: NodeArrays, shape: Shape, nodes: Ints, used: Ints | int) -> Ints:
-        """Points for the model's scarcity and for memory that is missing."""
-        extra = self._scarce[cluster.model[nodes]] * used // WHOLE_GPU
+        """Points for scarce GPUs, in whole steps, and for memory that is missing."""
+        extra = (self._scarce[nodes] * used + STEP_OF_GPU // 2) // STEP_OF_GPU * POINTS
         if self._memory_per_gpu:
             memory = cluster.free_memory[nodes] - shape.memory_mib
             fed = memory * WHOLE_GPU // self._memory_per_gpu
@@ -306,26 +312,3 @@ def _tallies(millis: list[int]) -> Floats:
     left = np.arange(WHOLE_GPU + 1, dtype=float)[:, None]
     enough = left >= np.array(millis, float)
     return np.concatenate([enough.astype(float), np.where(enough, left, 0.0)], axis=1)
-
-
-def _scarce_points(cluster: NodeArrays, typical: WorkloadMix) -> Ints:
-    """For each model, what one GPU of it costs in points.
-
-    Scarcity is the part of all demand that asks for the model by name, over the part of all GPUs
-    that are of it. Demand that names several models is spread over them by how much there is.
-    """
-    have = np.zeros(len(cluster.models))
-    for node, model in enumerate(cluster.model.tolist()):
-        have[model] += cluster.capacity[node].sum()
-    wanted = np.zeros(len(cluster.models))
-    demand = float(sum(amount for _, amount in typical.demand))
-    for models, amount in typical.demand:
-        will_do = np.array([model in models for model in cluster.models])
-        there = (have * will_do).sum()
-        if there:
-            wanted += amount * have * will_do / there
-    scarcity = np.divide(
-        wanted * have.sum(), have * demand, out=np.zeros_like(have), where=have * demand > 0
-    )
-    points: Ints = np.rint(scarcity * SCARCE_MILLI * POINTS / STEP_MILLI).astype(np.int64)
-    return points

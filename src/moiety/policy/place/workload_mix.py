@@ -12,6 +12,8 @@ from moiety.policy.model.workloads import Shape, Workload
 
 COVERED_PERCENT: Final = 95
 """The part of all tasks that counts; rarer ones are noise (Weng et al., USENIX ATC '23)."""
+DEMANDS_MAX: Final = 512
+"""The most entries of demand that say how large a node they need; others name models only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,8 @@ class WorkloadMix:
     shapes: tuple[tuple[Shape, int], ...]
     tasks: int = 0
     """The number of tasks from which the shapes were chosen."""
-    demand: tuple[tuple[frozenset[str], int], ...] = ()
-    """GPU thousandths of all tasks, rare ones too, by the models that they name."""
+    demand: tuple[tuple[Shape, int], ...] = ()
+    """GPU thousandths of all tasks, rare ones too, by what they need of a node, the most first."""
     memory_mib_per_gpu: int = 0
     """The memory that a whole GPU's worth of tasks needs in the mean; 0: not known."""
 
@@ -68,12 +70,12 @@ def typical_work(workloads: Iterable[Workload]) -> WorkloadMix:
 
 def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> WorkloadMix:
     counts: Counter[tuple[Shape, str]] = Counter()
-    demand: Counter[frozenset[str]] = Counter()
+    demand: Counter[Shape] = Counter()
     memory = 0
     for (shape, name), count in tasks.items():
         counts[replace(shape, memory_mib=0), name] += count
         if shape.gpus:
-            demand[shape.models] += count * shape.total_milli
+            demand[_need(shape)] += count * shape.total_milli
             memory += count * shape.memory_mib
     gpu_milli = demand.total()
     total = counts.total()
@@ -88,9 +90,28 @@ def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> Wo
     return WorkloadMix(
         tuple(kept),
         total,
-        tuple(demand.items()),
+        _demands(demand),
         memory * WHOLE_GPU // gpu_milli if gpu_milli else 0,
     )
+
+
+def _need(shape: Shape) -> Shape:
+    """The shape without the part of a GPU: any healthy GPU with enough memory has it."""
+    return replace(shape, gpu_milli=WHOLE_GPU) if shape.gpu_milli else shape
+
+
+def _demands(demand: Counter[Shape]) -> tuple[tuple[Shape, int], ...]:
+    """The largest demands, and what is left of demand by the models that it names."""
+    ranked = sorted(demand.items(), key=lambda item: (-item[1], _exact_order(item[0])))
+    found = dict(ranked[:DEMANDS_MAX])
+    for shape, amount in ranked[DEMANDS_MAX:]:
+        anywhere = Shape(gpus=1, gpu_milli=WHOLE_GPU, models=shape.models)
+        found[anywhere] = found.get(anywhere, 0) + amount
+    return tuple((shape, amount) for shape, amount in found.items() if amount)
+
+
+def _exact_order(shape: Shape) -> tuple[tuple[int, int, int, int, str], int]:
+    return _order(shape, "|".join(sorted(shape.models))), shape.memory_mib
 
 
 def _order(shape: Shape, name: str) -> tuple[int, int, int, int, str]:
