@@ -7,6 +7,7 @@ lose early ones, so the cluster is looked at when 95, 100 and 130 % of its capac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from statistics import mean
 
 from bench.figure import Figure
@@ -18,6 +19,7 @@ PERCENTS = (95, 100, 130)
 MEAN_BAR = -0.05
 WORST_BAR = -0.3
 RULES = (Placing.DEFAULT, Placing.BEST_FIT)
+ORDERS = (*((replay, seed) for seed in SEEDS), *((replay_sample, seed) for seed in SAMPLES))
 
 Points = dict[tuple[Placing, str, int], list[float]]
 """By rule, list and arrived percent: points above FGD, one for each order."""
@@ -29,8 +31,8 @@ def measure() -> list[Figure]:
         return []
     points: Points = {}
     for name in LISTS:
-        for order in orders(name):
-            _add(points, name, order)
+        for run, seed in ORDERS:
+            _add(points, name, run, seed)
     figures = []
     for percent in PERCENTS:
         means = {name: mean(points[Placing.DEFAULT, name, percent]) for name in LISTS}
@@ -43,7 +45,7 @@ def measure() -> list[Figure]:
                 bar=MEAN_BAR,
                 better="higher",
                 device=DEVICE,
-                samples=len(LISTS) * (len(SEEDS) + len(SAMPLES)),
+                samples=len(LISTS) * len(ORDERS),
                 baseline=round(
                     min(mean(points[Placing.BEST_FIT, name, percent]) for name in LISTS), 3
                 ),
@@ -69,17 +71,10 @@ def measure() -> list[Figure]:
     return figures
 
 
-def orders(name: str) -> list[tuple[bool, int]]:
-    """The orders of arrival of a list: whether each is sampled, and its seed."""
-    return [*((False, seed) for seed in SEEDS), *((True, seed) for seed in SAMPLES)]
-
-
-def _add(points: Points, name: str, order: tuple[bool, int]) -> None:
-    is_sampled, seed = order
-    again = replay_sample if is_sampled else replay
-    fgd = again(name, seed, Placing.FGD)
+def _add(points: Points, name: str, run: Callable[..., Result], seed: int) -> None:
+    fgd = run(name, seed, Placing.FGD)
     for rule in RULES:
-        result = again(name, seed, rule)
+        result = run(name, seed, rule)
         for percent in PERCENTS:
             above = _at(result, percent) - _at(fgd, percent)
             points.setdefault((rule, name, percent), []).append(above)

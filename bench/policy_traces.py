@@ -36,11 +36,13 @@ def trace(name: str, seed: int) -> Trace:
     return open_trace(OPENB, name, seed, lenient=True)
 
 
+@cache
 def replay(name: str, seed: int, placing: Placing, *, shuffle_nodes: bool = False) -> Result:
-    """All of its arrivals."""
+    """All of its arrivals; kept, because several figures look at the same replay."""
     return fill(trace(name, seed), ReplaySettings(placing, seed=seed, shuffle_nodes=shuffle_nodes))
 
 
+@cache
 def replay_sample(name: str, seed: int, placing: Placing) -> Result:
     """Its pods in a sampled order of arrival; the order among equal nodes is random, too."""
     sampled = replace(trace(name, SEEDS[0]), arrivals=None, published={})
