@@ -63,9 +63,7 @@ def test_tasks_that_no_node_can_take_make_none_scarce() -> None:
 
 @pytest.mark.parametrize("nodes", [[], [SMALL], [replace(SMALL, gpus=(), model="")]])
 @pytest.mark.parametrize("coming", [[], [Shape(1000)], [USUAL]])
-def test_without_demand_or_supply_nothing_is_scarce(
-    nodes: list[Node], coming: list[Shape]
-) -> None:
+def test_without_demand_or_supply_nothing_is_scarce(nodes: list[Node], coming: list[Shape]) -> None:
     assert scarce(nodes, coming) == [0] * len(nodes)
 
 

@@ -28,7 +28,7 @@ def scarcity(cluster: NodeArrays, typical: WorkloadMix) -> Floats:
     kinds, kind_of = np.unique(np.stack(facts, axis=1), axis=0, return_inverse=True)
     kind_of = kind_of.reshape(-1)
     model, cpu, memory, gpu_memory, gpus = kinds.T
-    have: Floats = np.bincount(kind_of, weights=healthy, minlength=len(kinds))
+    have = np.bincount(kind_of, healthy, len(kinds)).astype(float)
     amounts = np.array([amount for _, amount in typical.demand], float)
     demand = amounts.sum()
     if not demand or not have.sum():
@@ -61,7 +61,7 @@ def _by_name(cluster: NodeArrays, typical: WorkloadMix) -> Bools:
 
 
 def _spread(able: Bools, amounts: Floats, have: Floats) -> Floats:
-    """[kinds]: the demand for each GPU, if every amount goes evenly to the GPUs that can take it."""
+    """[kinds]: the demand for each GPU, if every amount goes evenly to GPUs that can take it."""
     there = np.einsum("dk,k->d", able, have)  # not by `@`: see LeastFragmentation._usefulness
     parts = np.divide(amounts, there, out=np.zeros_like(amounts), where=there > 0)
     found: Floats = np.einsum("d,dk->k", parts, able)

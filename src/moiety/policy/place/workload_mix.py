@@ -97,7 +97,7 @@ def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> Wo
 
 def _need(shape: Shape) -> Shape:
     """The shape without the part of a GPU: any healthy GPU with enough memory has it."""
-    return replace(shape, gpu_milli=WHOLE_GPU) if shape.gpu_milli else shape
+    return shape if shape.gpu_milli in {0, WHOLE_GPU} else replace(shape, gpu_milli=WHOLE_GPU)
 
 
 def _demands(demand: Counter[Shape]) -> tuple[tuple[Shape, int], ...]:
