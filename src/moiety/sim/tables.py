@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import TraceMissing
-from moiety.policy.model.cluster import WHOLE_GPU, Node, gpus
-from moiety.policy.model.workloads import Shape
 from moiety.sim import openb
+from moiety.sim.job_table import shape_of
+from moiety.sim.node_table import read_nodes
 from moiety.sim.reading import Complaints, TableRow, read_table
-from moiety.sim.trace import Job, Trace, check_jobs, check_nodes, gpu_count, gpu_model
+from moiety.sim.trace import Job, Trace, check_jobs
 
-NODES: Final = ("name", "cpu_milli", "memory_mib", "gpus")
 JOBS: Final = ("name", "gpus")
 PACKAGED: Final = Path(__file__).parent / "data" / "openb-tenth"
 """Every tenth node of Alibaba's trace, and every tenth pod (Apache-2.0; see its README)."""
@@ -42,7 +41,7 @@ def open_trace(folder: Path | None, name: str | None, seed: int, *, lenient: boo
 def read(folder: Path, complaints: Complaints) -> Trace:
     """A trace of our own format."""
     nodes_file, jobs_file = _table(folder, "nodes"), _table(folder, "jobs")
-    nodes = check_nodes(nodes_file, read_table(nodes_file, NODES, _node, complaints), complaints)
+    nodes = read_nodes(nodes_file, complaints)
     jobs = read_table(jobs_file, JOBS, _job, complaints)
     kept = check_jobs(jobs_file, jobs, nodes, complaints)
     return Trace(folder.name, nodes, kept, complaints=complaints)
@@ -56,31 +55,8 @@ def _table(folder: Path, name: str) -> Path:
     raise TraceMissing(str(folder), f"it has no {name}.csv or {name}.jsonl")
 
 
-def _node(row: TableRow) -> Node:
-    count = gpu_count(row, "gpus")
-    return Node(
-        row.text("name"),
-        row.whole("cpu_milli"),
-        row.whole("memory_mib"),
-        gpus(count),
-        gpu_model(row, "GPU") if count else "",
-        row.whole("gpu_memory_mib", 0),
-        row.text("pool", "default"),
-    )
-
-
 def _job(row: TableRow) -> Job:
-    count = row.whole("gpus")
-    memory = row.whole("gpu_memory_mib", 0) if count else 0
-    milli = row.whole("gpu_milli", 0 if memory else WHOLE_GPU) if count else 0
-    shape = Shape(
-        row.whole("cpu_milli", 0),
-        row.whole("memory_mib", 0),
-        count,
-        milli,
-        memory,
-        row.names("models") if count else frozenset(),
-    )
+    shape = shape_of(row)
     return Job(
         row.text("name"),
         shape,
