@@ -1,0 +1,67 @@
+"""The progress of a job in a replay: which tasks have a place, and how much work is done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from moiety.policy.model.snapshot import Running, Task
+from moiety.sim.cluster_trace import HistoryJob
+
+
+@dataclass(slots=True, eq=False)
+class JobRun:
+    """The progress of a job."""
+
+    job: HistoryJob
+    tasks: dict[Task, Running] = field(default_factory=dict)
+    """Tasks that have a place."""
+    done_s: float = 0.0
+    """Seconds of work that it had done at `since_s`."""
+    since_s: float = 0.0
+    """When its work goes on, after a restart; else when `done_s` was counted."""
+    rate: float = 0.0
+    """Seconds of work in a second: the part of its tasks that run, or 0 if it lacks any."""
+    is_disturbed: bool = False
+    """True if it pays for a restart at this moment, though it goes on."""
+    began_s: float | None = None
+    ended_s: float | None = None
+    stops: int = 0
+    failures: int = 0
+    nodes: tuple[str, ...] = ()
+    """Where it ran last."""
+    epoch: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of its workload."""
+        return self.job.workload.name
+
+    def settle(self, now_s: float) -> None:
+        """Count its work until now."""
+        if self.rate and now_s > self.since_s:
+            self.done_s += (now_s - self.since_s) * self.rate
+            self.since_s = now_s
+
+    def pace(self) -> float:
+        """The rate with the tasks that run now."""
+        workload = self.job.workload
+        has = Counter(task.subgroup for task in self.tasks)
+        if not has or any(has[each.name] < each.tasks_min for each in workload.subgroups):
+            return 0.0
+        return has.total() / workload.tasks
+
+    def is_on(self, node: str) -> bool:
+        """Whether any of its tasks runs on a node."""
+        return any(each.spot.node == node for each in self.tasks.values())
+
+
+@dataclass(slots=True)
+class WorldTimeline:
+    """As `UsageTimeline`, with parts of GPUs."""
+
+    at_s: list[float] = field(default_factory=list)
+    used: list[float] = field(default_factory=list)
+    there: list[int] = field(default_factory=list)
+    wanted: list[float] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
