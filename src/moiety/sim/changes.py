@@ -59,15 +59,22 @@ def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> li
 
     Failures end with the last submission. Raises InvalidValue for more than `FAILURES_MAX`.
     """
-    first, last = trace.gangs[0].submitted_s, trace.gangs[-1].submitted_s
-    expected = (last - first) / every_s * len(trace.nodes)
+    lasts_s = trace.gangs[-1].submitted_s - trace.gangs[0].submitted_s
+    return random_failures(lasts_s, len(trace.nodes), every_s, repair_s, seed)
+
+
+def random_failures(
+    lasts_s: float, nodes: int, every_s: float, repair_s: float, seed: int
+) -> list[ClusterChange]:
+    """The same for a number of nodes; failures end after `lasts_s`."""
+    expected = lasts_s / every_s * nodes
     if expected > FAILURES_MAX:
         raise InvalidValue(f"nodes would fail {expected:.3g} times", "a longer --fail-every")
     random = np.random.Generator(np.random.PCG64(seed))
     found = []
-    for node in range(len(trace.nodes)):
+    for node in range(nodes):
         at_s = float(random.exponential(every_s))
-        while at_s < last - first:
+        while at_s < lasts_s:
             found += [ClusterChange(at_s, "down", node), ClusterChange(at_s + repair_s, "up", node)]
             at_s += repair_s + float(random.exponential(every_s))
     return found

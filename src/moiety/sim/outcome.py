@@ -18,6 +18,8 @@ from moiety.sim.changes import most_there
 from moiety.sim.engine import Engine
 from moiety.sim.fair_use import FairWatch
 from moiety.sim.gangs import GangTrace
+from moiety.sim.job_records import JobRecord, SeatNotes
+from moiety.sim.job_run import WorldTimeline
 from moiety.sim.queue_file import within_queues
 from moiety.sim.runs import (
     ClusterChange,
@@ -88,7 +90,7 @@ class GangOutcome:
     """Moments after which a queue waited for GPUs within its quota."""
     completion_s: Sequence[float] = ()
     """The longest completion time of 0, 1 ... 100 percent of the jobs."""
-    timeline: Sequence[tuple[float, int, int, int, int]] = field(default=())
+    timeline: Sequence[tuple[float, float, int, float, int]] = field(default=())
     """Hours, GPUs in use, GPUs of the cluster, GPUs wanted (in use or waited for), waiting jobs."""
 
 
@@ -108,8 +110,9 @@ def run_gangs(
     changes: Sequence[ClusterChange] = (),
     queues: Sequence[Queue] | None = None,
     progress: Progress = lambda _: None,
+    records: list[JobRecord] | None = None,
 ) -> GangOutcome:
-    """Replay, and count.
+    """Replay, and count; what became of each job is added to `records`.
 
     Raises InvalidValue if a job could never run after the changes, and TraceInvalid if its queue
     could never let it run (unless the trace is lenient: then it is left out).
@@ -133,9 +136,11 @@ def run_gangs(
             shares(pool)
 
     began = time.perf_counter()
-    order = order_of(name, queues, trace.monday_s)
+    order = SeatNotes(order_of(name, queues, trace.monday_s))
     runs, timeline = replay(trace, order, cost, changes, progress, watch if queues else None)
     took_s = time.perf_counter() - began
+    if records is not None:
+        records += order.records(runs)
     broken = quotas.broken if quotas else None
     return count(trace, name, runs, timeline, took_s, queues, broken, shares)
 
@@ -185,7 +190,7 @@ def count(
         jain_of_due_over_run=_jain(shares.over_the_run() if shares else {}),
         quota_broken=broken,
         completion_s=tuple(at(completion, percent / 100) for percent in range(101)),
-        timeline=_thinned(timeline, first),
+        timeline=thinned(timeline, first),
     )
 
 
@@ -230,9 +235,9 @@ def _allocation(trace: GangTrace, timeline: UsageTimeline) -> float:
     return 100 * used / there if there else 0.0
 
 
-def _thinned(
-    timeline: UsageTimeline, first_s: float
-) -> tuple[tuple[float, int, int, int, int], ...]:
+def thinned(
+    timeline: UsageTimeline | WorldTimeline, first_s: float
+) -> tuple[tuple[float, float, int, float, int], ...]:
     """At most `POINTS` points of the timeline, evenly over its changes."""
     total = len(timeline.at_s)
     step = max(1, total // POINTS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moiety.cli.output import Number, count, output_option, table
-from moiety.cli.sim import gangs
+from moiety.cli.sim import gangs, history
 from moiety.cli.sim.progress import bar
 from moiety.cli.sim.scenario import scenario
 from moiety.cli.sim.why import explain, what_if
@@ -45,6 +45,11 @@ def shared(command: Command) -> Command:
     for option in (
         output_option,
         click.option("--plot", metavar="FILE", help="Draw it: a .png, .svg or .pdf."),
+        click.option(
+            "--jobs",
+            metavar="FILE",
+            help="With an order: write what became of each job, as .csv or .jsonl.",
+        ),
         click.option(
             "--bad",
             type=click.Choice(["refuse", "report"]),
@@ -98,24 +103,25 @@ def shared(command: Command) -> Command:
 )
 @click.option(
     "--order",
-    type=click.Choice(gangs.ORDERS),
+    type=click.Choice(gangs.ALL_ORDERS),
     default="default",
     show_default=True,
     help="Of a trace that is one file: who goes first.",
 )
 @gangs.gang_options
 @shared
-def run(placing: str, order: str, output: str, plot: str | None, **options: Any) -> None:
+def run(
+    placing: str, order: str, output: str, plot: str | None, jobs: str | None, **options: Any
+) -> None:
     """Replay a trace with one rule of placement, or one order.
 
     TRACE is a folder with nodes.csv and jobs.csv, or one of Alibaba's traces with nodes.csv and
     pods_NAME.csv; without it, a small part of the latter that comes with moiety. If it is one
-    file, of jobs that say how long they ran (docs/howto-simulate.md), the order is what is tried.
+    file, of jobs that say how long they ran (docs/howto-simulate.md), output of Slurm's sacct, or
+    a folder with queues.csv, pools.csv or changes.csv too, the order is what is tried.
     """
-    if gangs.is_gangs(options["folder"]):
-        gangs.replay([order], output, plot, options)
+    if _replay_in_order([order], output, plot, jobs, options):
         return
-    gangs.check_folder()
     _show(_replay([placing], plot, **options), output)
 
 
@@ -132,7 +138,7 @@ def run(placing: str, order: str, output: str, plot: str | None, **options: Any)
 @click.option(
     "--order",
     "orders",
-    type=click.Choice(gangs.ORDERS),
+    type=click.Choice(gangs.ALL_ORDERS),
     multiple=True,
     default=gangs.SHOWN,
     show_default=True,
@@ -145,14 +151,31 @@ def compare(
     orders: Sequence[str],
     output: str,
     plot: str | None,
+    jobs: str | None,
     **options: Any,
 ) -> None:
     """Replay a trace with several rules of placement, or several orders, side by side."""
-    if gangs.is_gangs(options["folder"]):
-        gangs.replay(list(dict.fromkeys(orders)), output, plot, options)
+    if _replay_in_order(list(dict.fromkeys(orders)), output, plot, jobs, options):
         return
-    gangs.check_folder()
     _show(_replay(list(dict.fromkeys(placings)), plot, **options), output)
+
+
+def _replay_in_order(
+    orders: Sequence[str], output: str, plot: str | None, jobs: str | None, options: dict[str, Any]
+) -> bool:
+    """Replay a trace of which the order is tried; False: it is about placing only."""
+    folder = options["folder"]
+    is_typed = history.is_typed("order", "orders")
+    if history.is_history(folder) or (folder and Path(folder).is_dir() and is_typed):
+        history.replay(orders if is_typed else None, output, plot, jobs, options)
+        return True
+    if gangs.is_gangs(folder):
+        gangs.replay(orders, output, plot, jobs, options)
+        return True
+    gangs.check_folder()
+    if jobs:
+        raise BadArgument("--jobs is about orders, and this trace about placing", "--order default")
+    return False
 
 
 def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[Result]:

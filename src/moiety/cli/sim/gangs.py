@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from moiety.cli.output import Number, count, output_option, table
+from moiety.cli.output import Number, output_option
+from moiety.cli.sim.order_tables import show, times_table
 from moiety.cli.sim.progress import bar
 from moiety.model.errors import BadArgument, FileNotWritable
 
@@ -31,6 +32,9 @@ ORDERS: Final = (
     "tiresias",
 )
 """The names of `sim`, for help that does not import it; a test compares them."""
+OF_QUEUES: Final = ("fifo-queues", "drf")
+"""The orders that are replayed as a history is, because they know queues."""
+ALL_ORDERS: Final = (*ORDERS, *OF_QUEUES)
 SHOWN: Final = ("fifo", "backfill", "las", "srtf", "default")
 RESTART_S: Final = 30.0
 OF_FILES: Final = frozenset(
@@ -136,27 +140,43 @@ def _typed(names: Collection[str]) -> Iterator[str]:
             yield each.opts[0]
 
 
-def replay(orders: Sequence[str], output: str, plot: str | None, options: dict[str, Any]) -> None:
+def replay(
+    orders: Sequence[str], output: str, plot: str | None, jobs: str | None, options: dict[str, Any]
+) -> None:
     """Replay a file with each order, and show the results."""
     from moiety.sim import gang_plot
     from moiety.sim import plot as plots
+    from moiety.sim.cluster_trace import of_gangs
+    from moiety.sim.history_outcome import run_history
+    from moiety.sim.job_records import JobRecord, check_target, write_records
     from moiety.sim.outcome import run_gangs
 
     check_file()
+    if jobs:
+        check_target(Path(jobs))
     target = Path(plot) if plot else None
     if target:
         plots.check(target)
     trace, queues_of = _with_queues(options)
     queues = queues_of(trace)
-    if queues and "default" not in orders:
+    if queues and not {"default", *OF_QUEUES} & set(orders):
         problem = f"the order {' and '.join(orders)} knows nothing of queues"
-        raise BadArgument(problem, "--order default")
+        raise BadArgument(problem, "--order default, or drf")
     changes = _changes(trace, options)
-    outcomes = []
+    outcomes: list[GangOutcome] = []
+    records: list[JobRecord] = []
     for name in orders:
         with bar(len(trace.gangs), name) as step:
+            if name in OF_QUEUES:
+                whole = of_gangs(trace, queues or (), changes)
+                told = run_history(whole, name, _cost(options), step)
+                outcomes.append(told.outcome)
+                records += told.records
+                continue
             mine = queues if name == "default" else None
-            outcomes.append(run_gangs(trace, name, _cost(options), changes, mine, step))
+            outcomes.append(run_gangs(trace, name, _cost(options), changes, mine, step, records))
+    if jobs:
+        write_records(Path(jobs), records)
     if target:
         try:
             gang_plot.draw(outcomes, target)
@@ -220,90 +240,6 @@ def _changes(trace: GangTrace, options: dict[str, Any]) -> list[ClusterChange]:
         every_s, repair_s = options["fail_hours"] * 3600, options["repair_hours"] * 3600
         found += failures(trace, every_s, repair_s, options["seed"])
     return found
-
-
-def show(outcomes: Sequence[GangOutcome], output: str) -> None:
-    """A table, or everything."""
-    if output == "json":
-        import msgspec
-
-        plain = msgspec.to_builtins(outcomes if len(outcomes) > 1 else outcomes[0])
-        click.echo(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
-        return
-    first = outcomes[0]
-    head = f"{first.trace}: {count(first.jobs, 'job')}, {count(first.nodes, 'node')}"
-    click.echo(f"{head}, {first.gpus} GPUs")
-    for told in first.bad_lines_told:
-        click.echo(told)
-    if first.bad_lines > len(first.bad_lines_told):
-        click.echo(f"... and {first.bad_lines - len(first.bad_lines_told)} more lines")
-    click.echo(times_table(outcomes))
-    for outcome in outcomes:
-        if outcome.queues and outcome.quota_broken is not None:
-            click.echo(_queue_table(outcome))
-            broken = count(outcome.quota_broken, "moment")
-            click.echo(f"quotas were not kept at {broken}{_fairness(outcome)}")
-    if any(outcome.knows_durations for outcome in outcomes):
-        names = ", ".join(outcome.order for outcome in outcomes if outcome.knows_durations)
-        click.echo(f"knows how long jobs run: {names}")
-
-
-def _fairness(outcome: GangOutcome) -> str:
-    """All fairness indices, each with its base; empty for a single queue."""
-    of = (
-        (outcome.jain_of_due, "of what was due to queues"),
-        (outcome.jain_of_due_over_run, "of that over the whole run"),
-        (outcome.jain, "of all that they asked for"),
-    )
-    parts = [f"{index:.3f} {what}" for index, what in of if index is not None]
-    return f"; fairness (Jain): {', '.join(parts)}" if parts else ""
-
-
-def times_table(outcomes: Sequence[GangOutcome], pools: Sequence[str] = ()) -> str:
-    """A line for each replay, by its order or by its pools."""
-    from moiety.cli.output import seconds
-
-    rows = [
-        [
-            pools[at] if pools else outcome.order,
-            str(outcome.gpus),
-            f"{outcome.allocation_percent:.1f} %",
-            seconds(outcome.completion_mean_s),
-            seconds(outcome.completion_p99_s),
-            seconds(outcome.wait_mean_s),
-            seconds(outcome.wait_p95_s),
-            f"{outcome.preemptions_per_job:.2f}",
-            str(outcome.failures),
-            str(outcome.queue_longest),
-        ]
-        for at, outcome in enumerate(outcomes)
-    ]
-    titles = [
-        "POOLS" if pools else "ORDER",
-        "GPUS",
-        "IN-USE",
-        "COMPLETION",
-        "P99",
-        "WAIT",
-        "WAIT-P95",
-    ]
-    return table([*titles, "PREEMPTED", "FAILED", "QUEUE"], rows)
-
-
-def _queue_table(outcome: GangOutcome) -> str:
-    from moiety.cli.output import seconds
-
-    rows = [
-        [
-            queue.name,
-            "-" if queue.quota_gpus is None else f"{queue.quota_gpus:g}",
-            str(queue.jobs),
-            f"{100 * queue.satisfied:.1f} %",
-            seconds(queue.completion_mean_s),
-        ]
-        for queue in outcome.queues
-    ]
-    return table(["QUEUE", "QUOTA", "JOBS", "HAD", "COMPLETION"], rows)
 
 
 @click.command()
