@@ -57,6 +57,8 @@ class GangTrace:
     complaints: Complaints = field(default_factory=Complaints)
     monday_s: float = 0.0
     """A Monday's midnight on the clock of submissions: times of day count from there."""
+    file: str = ""
+    """The name of its file."""
 
     @property
     def gpus(self) -> int:
@@ -143,7 +145,8 @@ def read_gangs(
     if not gangs:
         raise TraceInvalid(path.name, 0, "none of its jobs could ever run")
     name = path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".jsonl")
-    return GangTrace(name, gangs, nodes, complaints, EPOCH_MONDAY_S if form == "philly" else 0.0)
+    monday_s = EPOCH_MONDAY_S if form == "philly" else 0.0
+    return GangTrace(name, gangs, nodes, complaints, monday_s, path.name)
 
 
 def ran_before(path: Path) -> list[PastRun]:

@@ -20,7 +20,7 @@ from moiety.sim.reading import Complaints, TableRow, read_table
 COLUMNS: Final = ("name", "gpus", "submitted_s", "duration_s")
 HISTORY: Final = frozenset(
     {
-        *("tasks", "min_tasks", "user", "priority", "preemptible", "opportunistic", "max_run_s"),
+        *("tasks", "min_tasks", "priority", "preemptible", "opportunistic", "max_run_s"),
         *("domain", "affinity", "anti_affinity", "exclusion", "pools"),
     }
 )

@@ -70,7 +70,9 @@ def within_queues(trace: GangTrace, queues: Sequence[Queue]) -> GangTrace:
             problems[kind] = _problem(usage, *kind)
         if problems[kind]:
             name = gang.name or "a job"
-            trace.complaints.about(Path(trace.name), gang.line, f"{name} {problems[kind]}")
+            trace.complaints.about(
+                Path(trace.file or trace.name), gang.line, f"{name} {problems[kind]}"
+            )
         else:
             kept.append(gang)
     if not kept:

@@ -83,8 +83,8 @@ def gpu_model(row: TableRow, default: str | None = None) -> str:
         several = " and ".join(sorted(named))
         raise ValueError(
             f"its GPUs are of several models, {several}, and those of a node are of one: write "
-            "how many there are of each, such as A100:4|T4:2, or a node for each model, with its part of "
-            "the CPUs and the memory"
+            "how many there are of each, such as A100:4|T4:2, or a node for each model, with its "
+            "part of the CPUs and the memory"
         )
     return row.text("model", default)
 

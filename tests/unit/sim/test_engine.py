@@ -90,3 +90,7 @@ def test_with_an_engine_that_starts_nothing_nothing_starts(monkeypatch: pytest.M
     with pytest.raises(InternalError, match="2 gangs wait"):
         replay(trace((1, 0, 60), (1, 100, 60)), Engine(), COST, watch=watch)
     assert began == []
+
+
+def test_work_that_runs_for_longer_than_all_spans_ends_nothing_but_itself() -> None:
+    assert ends(trace((1, 0, 8_640_000), (1, 8_000_000, 3600))) == [8_640_000, 8_003_600]

@@ -19,7 +19,7 @@ def test_a_machine_with_two_models_is_two_nodes_on_one_host(tmp_path: Path) -> N
         "name,cpu_milli,memory_mib,gpus,model,gpu_memory_mib,topology\n"
         "ws,30000,9000,,A100:2|T4:1,81920|16384,rack=r1\nn,8000,8000,4,A100,,rack=r1\n"
     )
-    trace = history(tmp_path, JOBS + ",user\na,1,0,60,ada\n", nodes)
+    trace = history(tmp_path, JOBS + "\na,1,0,60\n", nodes)
     a100, t4, other = trace.nodes
     assert (a100.name, a100.model, len(a100.gpus), a100.cpu_milli) == ("ws/A100", "A100", 2, 20000)
     assert (t4.name, t4.gpu_memory_mib, t4.memory_mib) == ("ws/T4", 16384, 3000)
@@ -49,7 +49,7 @@ def test_tasks_that_come_and_stay_see_both_models_too(tmp_path: Path) -> None:
 def test_a_node_that_makes_no_sense(tmp_path: Path, row: str, said: str) -> None:
     nodes = f"name,cpu_milli,memory_mib,gpus,model,gpu_memory_mib,topology\n{row}\n"
     with pytest.raises(TraceInvalid) as refused:
-        history(tmp_path, JOBS + ",user\na,1,0,60,ada\n", nodes)
+        history(tmp_path, JOBS + "\na,1,0,60\n", nodes)
     assert f"nodes.csv, line 2: {said}" in refused.value.what
 
 

@@ -31,7 +31,7 @@ def test_a_job_that_its_queue_never_lets_run_is_a_bad_line(
         arguments = (*subcommand, "--queues", f"{tmp_path}/queues.csv", "--cluster", "8")
         code, _, err = moiety(capsys, *arguments, f"{tmp_path}/jobs.csv")
         assert code == 65
-        assert "jobs, line 3" in err
+        assert "jobs.csv, line 3" in err
         assert problem in err
         code, out, _ = moiety(
             capsys, *arguments, "--bad", "report", "-o", "json", f"{tmp_path}/jobs.csv"
