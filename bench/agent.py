@@ -94,7 +94,7 @@ def measure() -> list[Figure]:
             "agent_idle_cpu_percent",
             percent,
             "%",
-            0.5,
+            0.2,
             "lower",
             "simgpu",
             1,

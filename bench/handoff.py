@@ -291,8 +291,8 @@ def lone(seconds: int) -> Figure:
 def measure(lone_s: int = LONE_S) -> list[Figure]:
     """All of them; `lone_s` is how long the lone program runs."""
     return [
-        *pair("handoff", "kernel=20 sleep=4000", (150, 2000), "the peer: 149 us, at most 21 ms"),
-        *pair("handoff_busy", "kernel=20 row=2048", (300, 8000), "the peer: 155 us, at most 41 ms"),
+        *pair("handoff", "kernel=20 sleep=4000", (150, 1000), "the peer: 149 us, at most 21 ms"),
+        *pair("handoff_busy", "kernel=20 row=2048", (200, 4000), "the peer: 155 us, at most 41 ms"),
         *idle_release(),
         lone(lone_s),
     ]
