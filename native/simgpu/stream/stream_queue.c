@@ -151,7 +151,7 @@ CUresult sg_stream_enqueue(CUstream stream, struct sg_op *op, uint64_t *number)
         stream->working = 1;
         sg_slice_enter(context->gpu);
     }
-    pthread_cond_signal(&stream->work);
     pthread_mutex_unlock(&context->lock);
+    pthread_cond_signal(&stream->work); /* the thread would wait for the lock at once */
     return CUDA_SUCCESS;
 }
