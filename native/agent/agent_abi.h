@@ -19,6 +19,8 @@ enum ma_kind {
     1u /* a whole turn was read in a row: nothing more is read before moiety_agent_resume */
 #define MA_FIRED 2u /* the packet fired the armed transition: the lease word is changed */
 #define MA_SENT 4u  /* and the note about it is sent */
+#define MA_ASKED \
+    8u /* who has to drain asked for its next lease meanwhile: what was armed stayed so */
 
 /* What the thread read; the packet follows, then the descriptors, each 4 bytes. */
 struct ma_record {
@@ -49,14 +51,16 @@ struct ma_shot {
     uint32_t next;       /* the index of the one that is armed once this one fired; 0: none */
     int64_t not_before_ns; /* CLOCK_MONOTONIC: the message comes no earlier */
     int64_t not_after_ns;  /* and no later */
+    int64_t
+        asks_until_ns; /* MW_DRAINED: until then, `from` may ask once for its next lease first */
 };
 
 /* What moiety_agent_disarm found. */
 enum ma_armed {
     MA_IDLE = 0,  /* nothing was armed */
     MA_ARMED = 1, /* it is not armed any more */
-    MA_SHOT = 2,  /* one fired: its message is the first in the ring */
-    MA_SHOTS = 3, /* and its next one: that message is the second in the ring */
+    MA_SHOT = 2,  /* one fired, or MA_ASKED: that is among the first in the ring, before all else */
+    MA_SHOTS = 3, /* and its next one fired, too */
 };
 
 #endif

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/connections.h"
+#include "agent/hold.h"
+#include "agent/packet.h"
 #include "agent/ring.h"
 #include "agent/shot.h"
 #include "wire/wire.h"
@@ -26,6 +26,9 @@
 #define EVENTS 64
 /* For so long Python leaves the processors to a program that got its lease. */
 #define GRANTED_NS 100000u
+/* For so long after the first half of a hand-off, a request of who drains is sure to change nothing of the second. */
+#define MEANWHILE_NS 50000000
+#define NEVER_NS (-1)
 
 struct ma_reader {
     pthread_mutex_t lock;
@@ -34,15 +37,13 @@ struct ma_reader {
     struct connections connections;
     struct ring ring;
     struct ma_shot shots[SHOTS_MAX];
-    /* The armed ones: from, and up to. While there are any, the ring has nothing but what fired before them. */
+    /* The armed ones: from, and up to. While there are any, the ring has nothing but what they allow. */
     uint32_t armed_from, armed_to;
-    uint32_t fired;   /* number of records in the ring that fired */
-    bool holds;       /* Python does not know yet that the ring has records */
+    uint32_t fired, asked; /* numbers of records in the ring that have these flags */
+    struct hold hold;
     uint64_t hold_ns; /* for so long, while the next one is armed */
     bool stops;
-    int wake_fd;  /* ends the thread's wait */
-    int timer_fd; /* ends the time in which Python does not know */
-    int event_fd; /* readable while the ring has records, unless `holds` */
+    int wake_fd; /* ends the thread's wait */
 };
 
 static uint64_t now_ns(void)
@@ -59,12 +60,6 @@ static void signal_fd(int fd)
     (void)done; /* full: it is readable anyway */
 }
 
-static void clear_fd(int fd)
-{
-    eventfd_t count;
-    (void)eventfd_read(fd, &count); /* empty: it is clear */
-}
-
 static bool is_armed(const struct ma_reader *reader)
 {
     return reader->armed_from < reader->armed_to;
@@ -72,15 +67,32 @@ static bool is_armed(const struct ma_reader *reader)
 
 static void disarm(struct ma_reader *reader) { reader->armed_from = reader->armed_to = 0; }
 
-/* Wakes Python after this time: its work would keep a processor from the programs that go on. */
-static void wake_python(struct ma_reader *reader, uint64_t after_ns)
+/* Changes the lease word, and sends the note, or keeps it for later. False: Python has to go on from here. */
+static bool carry_out(struct ma_reader *reader, const struct ma_shot *shot,
+                      struct ma_record *record)
 {
-    struct itimerspec after = {.it_value = {.tv_sec = (time_t)(after_ns / 1000000000u),
-                                            .tv_nsec = (long)(after_ns % 1000000000u)}};
-    reader->holds = after_ns && !timerfd_settime(reader->timer_fd, 0, &after, NULL);
-    if (!reader->holds) {
-        signal_fd(reader->event_fd);
+    struct connection *to = connections_find(&reader->connections, shot->to);
+    if (to == NULL || !shot_fire(shot)) {
+        return false;
     }
+    reader->fired++;
+    record->flags |= MA_FIRED;
+    bool is_held = ring_is_empty(&reader->ring) || reader->hold.is_on;
+    if (shot->note == MW_GRANT && reader->hold_ns && is_held) {
+        hold_note(&reader->hold, shot, reader->ring.tail);
+        return true;
+    }
+    bool is_told = shot_tell(shot, to->fd);
+    record->flags |= is_told ? MA_SENT : 0;
+    return is_told;
+}
+
+static void arm(struct ma_reader *reader, uint32_t i, int64_t asks_until_ns)
+{
+    struct ma_shot *shot = &reader->shots[i];
+    shot->asks_until_ns = shot->asks_until_ns < asks_until_ns ? shot->asks_until_ns : asks_until_ns;
+    reader->armed_from = i;
+    reader->armed_to = i + 1;
 }
 
 /* Carries out what is armed for this packet. After that only its next one is armed, or none.
@@ -89,28 +101,29 @@ static uint64_t fire(struct ma_reader *reader, struct ma_record *record, const v
 {
     uint32_t i = reader->armed_from, end = reader->armed_to;
     disarm(reader);
-    while (i < end && !shot_matches(&reader->shots[i], record, packet)) {
-        i++;
+    for (; i < end; i++) {
+        const struct ma_shot *shot = &reader->shots[i];
+        if (shot_allows(shot, record, packet)) {
+            record->flags |= MA_ASKED;
+            reader->asked++;
+            arm(reader, i, NEVER_NS); /* it may not ask again */
+            return reader->hold_ns;
+        }
+        if (!shot_matches(shot, record, packet)) {
+            continue;
+        }
+        record->shot = i;
+        if (!carry_out(reader, shot, record)) {
+            return 0;
+        }
+        if (shot->next) {
+            arm(reader, shot->next, (int64_t)record->at_ns + MEANWHILE_NS);
+            return reader->hold_ns;
+        }
+        uint64_t most_ns = reader->hold_ns < GRANTED_NS ? reader->hold_ns : GRANTED_NS;
+        return shot->note == MW_GRANT ? most_ns : 0;
     }
-    if (i == end) {
-        return 0;
-    }
-    const struct ma_shot *shot = &reader->shots[i];
-    struct connection *to = connections_find(&reader->connections, shot->to);
-    uint32_t flags = to ? shot_fire(shot, to->fd) : 0;
-    record->flags |= flags;
-    record->shot = i;
-    reader->fired += flags ? 1 : 0;
-    if (!(flags & MA_SENT)) {
-        return 0;
-    }
-    if (shot->next) {
-        reader->armed_from = shot->next;
-        reader->armed_to = shot->next + 1;
-        return reader->hold_ns;
-    }
-    uint64_t most_ns = reader->hold_ns < GRANTED_NS ? reader->hold_ns : GRANTED_NS;
-    return shot->note == MW_GRANT ? most_ns : 0;
+    return 0;
 }
 
 static uint32_t cost_of(const struct ma_record *record)
@@ -122,27 +135,15 @@ static void push(struct ma_reader *reader, struct connection *from, struct ma_re
                  const void *packet, const int *fds)
 {
     bool was_empty = ring_is_empty(&reader->ring);
-    uint64_t sleep_ns = fire(reader, record, packet);
+    uint64_t hold_ns = fire(reader, record, packet);
     record->user = from->user;
     connections_read(&reader->connections, from, cost_of(record));
     ring_push(&reader->ring, record, packet, fds);
-    if (was_empty || reader->holds) {
-        wake_python(reader, sleep_ns);
+    if (hold_ns && (was_empty || reader->hold.is_on)) {
+        hold_begin(&reader->hold, record->at_ns, hold_ns);
+    } else if (was_empty || reader->hold.is_on) {
+        hold_end(&reader->hold, &reader->connections);
     }
-}
-
-static uint32_t descriptors(struct msghdr *message, int *fds)
-{
-    uint32_t count = 0;
-    for (struct cmsghdr *each = CMSG_FIRSTHDR(message); each; each = CMSG_NXTHDR(message, each)) {
-        if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_RIGHTS) {
-            uint32_t more = (uint32_t)((each->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-            more = more > MA_FDS_MAX - count ? MA_FDS_MAX - count : more;
-            memcpy(fds + count, CMSG_DATA(each), more * sizeof(int));
-            count += more;
-        }
-    }
-    return count;
 }
 
 /* Reads one packet of a connection that is ready; false: there is no more for now. */
@@ -150,8 +151,8 @@ static bool read_one(struct ma_reader *reader, uint64_t key)
 {
     struct connections *all = &reader->connections;
     while (!ring_has_room(&reader->ring) && !reader->stops) {
-        if (reader->holds) {
-            wake_python(reader, 0);
+        if (reader->hold.is_on) {
+            hold_end(&reader->hold, &reader->connections);
         }
         pthread_cond_wait(&reader->room, &reader->lock);
     }
@@ -161,14 +162,9 @@ static bool read_one(struct ma_reader *reader, uint64_t key)
         return false;
     }
     char packet[MA_PACKET_BYTES];
-    char control[CMSG_SPACE(MA_FDS_MAX * sizeof(int))] __attribute__((aligned(8)));
     int fds[MA_FDS_MAX];
-    struct iovec part = {.iov_base = packet, .iov_len = sizeof packet};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(one->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    uint32_t count = 0;
+    ssize_t got = packet_receive(one->fd, packet, fds, &count);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         one->in_a_row = 0;
         return false;
@@ -181,7 +177,7 @@ static bool read_one(struct ma_reader *reader, uint64_t key)
         record.error = errno;
     } else {
         record.bytes = (uint32_t)got;
-        record.fds = descriptors(&message, fds);
+        record.fds = count;
     }
     if (got <= 0) {
         record.kind = MA_END;
@@ -192,17 +188,19 @@ static bool read_one(struct ma_reader *reader, uint64_t key)
         connections_stop(all, one);
     }
     push(reader, one, &record, packet, fds);
+    if (record.flags & (MA_FIRED | MA_ASKED)) {
+        one->in_a_row = 0; /* its next one is rarely there already, so there is no try */
+        return false;
+    }
     return one->state == CONNECTION_POLLED;
 }
 
 /* The time is over in which Python does not know of what fired. */
 static void end_hold(struct ma_reader *reader)
 {
-    uint64_t times;
-    bool is_over = read(reader->timer_fd, &times, sizeof times) == (ssize_t)sizeof times;
     pthread_mutex_lock(&reader->lock);
-    if (is_over && reader->holds) {
-        wake_python(reader, 0);
+    if (hold_is_over(&reader->hold)) {
+        hold_end(&reader->hold, &reader->connections);
     }
     pthread_mutex_unlock(&reader->lock);
 }
@@ -252,12 +250,13 @@ static int begin(struct ma_reader *reader)
 
 static void dispose(struct ma_reader *reader)
 {
-    int fds[] = {reader->connections.epoll_fd, reader->wake_fd, reader->timer_fd, reader->event_fd};
-    for (int i = 0; i < 4; i++) {
+    int fds[] = {reader->connections.epoll_fd, reader->wake_fd};
+    for (int i = 0; i < 2; i++) {
         if (fds[i] >= 0) {
             close(fds[i]);
         }
     }
+    hold_dispose(&reader->hold);
     connections_dispose(&reader->connections);
     ring_dispose(&reader->ring);
     free(reader);
@@ -282,11 +281,10 @@ struct ma_reader *moiety_agent_start(uint64_t ring_bytes, uint64_t hold_ns, int 
     reader->hold_ns = hold_ns;
     reader->connections.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     reader->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    reader->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    *event_fd = reader->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    bool has_all = ring_init(&reader->ring, ring_bytes) && *event_fd >= 0 &&
+    bool has_all = hold_init(&reader->hold) && ring_init(&reader->ring, ring_bytes) &&
                    wakes_thread(reader, reader->wake_fd, WAKE_KEY) &&
-                   wakes_thread(reader, reader->timer_fd, TIMER_KEY);
+                   wakes_thread(reader, reader->hold.timer_fd, TIMER_KEY);
+    *event_fd = reader->hold.event_fd;
     int why = has_all ? begin(reader) : errno;
     if (why) {
         dispose(reader);
@@ -340,17 +338,19 @@ int moiety_agent_take(struct ma_reader *reader, struct ma_record *to)
 {
     pthread_mutex_lock(&reader->lock);
     disarm(reader);
+    size_t at = reader->ring.head;
     bool has = ring_take(&reader->ring, to);
     if (has) {
         reader->fired -= to->flags & MA_FIRED ? 1 : 0;
+        reader->asked -= to->flags & MA_ASKED ? 1 : 0;
+        to->flags |= hold_has_told(&reader->hold, at) ? MA_SENT : 0u;
         connections_taken(&reader->connections, to->user, cost_of(to));
         if (ring_has_room(&reader->ring)) {
             pthread_cond_signal(&reader->room);
         }
     }
     if (ring_is_empty(&reader->ring)) {
-        reader->holds = false;
-        clear_fd(reader->event_fd);
+        hold_clear(&reader->hold);
     }
     pthread_mutex_unlock(&reader->lock);
     return has;
@@ -380,7 +380,7 @@ int moiety_agent_disarm(struct ma_reader *reader)
 {
     pthread_mutex_lock(&reader->lock);
     int fired = reader->fired > 1 ? MA_SHOTS : MA_SHOT;
-    int was = reader->fired ? fired : is_armed(reader) ? MA_ARMED : MA_IDLE;
+    int was = reader->fired || reader->asked ? fired : is_armed(reader) ? MA_ARMED : MA_IDLE;
     disarm(reader);
     pthread_mutex_unlock(&reader->lock);
     return was;

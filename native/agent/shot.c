@@ -31,39 +31,57 @@ static bool is_lease_request(const void *packet, uint32_t bytes)
     return message.header.bytes == sizeof message;
 }
 
-/* Whether a packet is the message that the transition waits for, and in time. */
-bool shot_matches(const struct ma_shot *shot, const struct ma_record *record, const void *packet)
+static bool is_of(const struct ma_shot *shot, const struct ma_record *record, uint32_t type,
+                  const void *packet)
 {
     struct mw_header header;
-    int64_t at_ns = (int64_t)record->at_ns;
     if (record->key != shot->from || record->kind != MA_PACKET || record->fds ||
-        record->bytes < sizeof header || at_ns < shot->not_before_ns ||
-        at_ns > shot->not_after_ns) {
+        record->bytes < sizeof header) {
         return false;
     }
     memcpy(&header, packet, sizeof header);
-    if (header.type != shot->type) {
+    return header.type == type;
+}
+
+/* Whether a packet is the message that the transition waits for, and in time. */
+bool shot_matches(const struct ma_shot *shot, const struct ma_record *record, const void *packet)
+{
+    int64_t at_ns = (int64_t)record->at_ns;
+    if (at_ns < shot->not_before_ns || at_ns > shot->not_after_ns ||
+        !is_of(shot, record, shot->type, packet)) {
         return false;
     }
     return shot->type == MW_DRAINED ? is_drained(shot, packet, record->bytes)
                                     : is_lease_request(packet, record->bytes);
 }
 
-/* Changes the lease word, then tells the process; returns the flags of the record. */
-uint32_t shot_fire(const struct ma_shot *shot, int fd)
+/* Whether a packet changes nothing of the transition: who has to drain asks for its next lease. */
+bool shot_allows(const struct ma_shot *shot, const struct ma_record *record, const void *packet)
+{
+    return shot->type == MW_DRAINED && (int64_t)record->at_ns <= shot->asks_until_ns &&
+           is_of(shot, record, MW_LEASE_REQUEST, packet) && is_lease_request(packet, record->bytes);
+}
+
+/* Changes the lease word, and wakes who waits for that; false: it was another one meanwhile. */
+bool shot_fire(const struct ma_shot *shot)
 {
     uint32_t expected = shot->expected;
     if (!__atomic_compare_exchange_n(shot->word, &expected, shot->wanted, false, __ATOMIC_SEQ_CST,
                                      __ATOMIC_SEQ_CST)) {
-        return 0;
+        return false;
     }
     if (shot->wanted & MW_LEASE_OPEN) {
         syscall(SYS_futex, shot->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
+    return true;
+}
+
+/* Sends the note about it; false: there is no room, so Python sends it. */
+bool shot_tell(const struct ma_shot *shot, int fd)
+{
     struct mw_lease_note note = {
         .header = {.type = (uint16_t)shot->note, .bytes = sizeof note},
         .epoch = shot->note_epoch,
     };
-    ssize_t sent = send(fd, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return sent == sizeof note ? MA_FIRED | MA_SENT : MA_FIRED;
+    return send(fd, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof note;
 }

@@ -9,6 +9,8 @@
 #include "agent/agent_abi.h"
 
 bool shot_matches(const struct ma_shot *shot, const struct ma_record *record, const void *packet);
-uint32_t shot_fire(const struct ma_shot *shot, int fd);
+bool shot_allows(const struct ma_shot *shot, const struct ma_record *record, const void *packet);
+bool shot_fire(const struct ma_shot *shot);
+bool shot_tell(const struct ma_shot *shot, int fd);
 
 #endif

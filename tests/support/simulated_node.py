@@ -20,6 +20,10 @@ from moiety.arbiter.snapshots import TenantView
 from moiety.arbiter.states import Apart
 from tests.support.simulated_tenants import SimulatedTenant
 
+EXACT_S = 1e-6
+MEANWHILE_S = 0.05
+"""How long after the first half of a hand-off its holder may ask for the next (MEANWHILE_NS)."""
+
 
 def handle(arbiter: Arbiter, now_s: float, event: ev.Event) -> list[do.Instruction]:
     """All that an arbiter wants done after an event, without what is only written down."""
@@ -117,6 +121,21 @@ class SimulatedNode:
             if now_s >= self.now_s:
                 arbiter = copy.deepcopy(self.arbiter)
                 self._check(arbiter, armed, handle(arbiter, now_s, message(armed)))
+                if armed.then is not None:
+                    self._ask(arbiter, armed.then, now_s, now_s + MEANWHILE_S)
+        if armed.grants:
+            self._ask(self.arbiter, armed, self.now_s, last_s)
+
+    def _ask(self, arbiter: Arbiter, armed: Armed, first_s: float, last_s: float) -> None:
+        """Whoever has to drain may ask for its next lease first: nothing of this changes."""
+        for now_s in {first_s, min(last_s, armed.asks_until_s) - EXACT_S}:
+            if first_s <= now_s < armed.asks_until_s:
+                asked = copy.deepcopy(arbiter)
+                told = handle(asked, now_s, ev.LeaseRequest(armed.source))
+                assert not leases(told), (armed, told)
+                assert not [each for each in told if each.tenant == armed.target], (armed, told)
+                assert armed in asked.armed(), (armed, asked.armed(), told)
+                self._check(asked, armed, handle(asked, now_s, message(armed)))
 
     @staticmethod
     def _check(arbiter: Arbiter, armed: Armed, told: list[do.Instruction]) -> None:

@@ -66,6 +66,7 @@ class VirtualReader(NativeReader):
             is_in_time = shot.not_before_ns <= now_ns <= shot.not_after_ns
             shot.not_before_ns = 0
             shot.not_after_ns = FOR_EVER_NS if is_in_time else -1
+            shot.asks_until_ns = FOR_EVER_NS if now_ns <= shot.asks_until_ns else -1
         return super().arm(shots, heads)
 
     def rest(self) -> None:

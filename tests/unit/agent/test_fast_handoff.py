@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -99,13 +100,18 @@ def followed(here: NativeWorld) -> int:
     return here.agent.handoff.followed
 
 
-def hand_over(both: Pair) -> None:
-    """The guest asks and the holder drains; nothing but the thread runs."""
+def hand_over(both: Pair, *, asks: bool = False) -> None:
+    """The guest asks and the holder drains; nothing but the thread runs.
+
+    If it `asks`, the holder wants its next lease before it drains.
+    """
     both.guest.send(note(Type.LEASE_REQUEST))
     both.here.reader.rest()
     assert both.notes(both.holder) == [(Type.GRANT, 1), (Type.REVOKE, 1)]
+    if asks:
+        both.holder.send(note(Type.LEASE_REQUEST))
     both.holder.send(DrainedMessage(epoch=1, gpu=0))
-    both.here.reader.rest()
+    select.select([both.here.reader.event_fd], [], [])  # the guest is told a moment later
 
 
 def test_both_halves_of_a_hand_off_fire() -> None:
@@ -139,13 +145,40 @@ def test_both_halves_fire_before_the_agent_knows_of_the_first() -> None:
         assert [view.state for view in agent.arbiter.tenants()] == ["idle", "holding"]
 
 
-def test_each_half_is_decided_at_the_time_of_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_that_asks_for_its_next_lease_before_it_drains_hinders_nothing() -> None:
     with pair(FOR_EVER_NS) as both:
         agent = both.here.agent
         assert agent is not None
-        hand_over(both)
+        hand_over(both, asks=True)
+        assert both.notes(both.guest) == [(Type.GRANT, 1)]
+        assert fired(both.here) == 0
+        agent.runtime.settle()
+        assert (fired(both.here), followed(both.here)) == (2, 1)
+        assert [view.state for view in agent.arbiter.tenants()] == ["queued", "holding"]
+
+
+def test_so_it_is_where_the_agent_revoked_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pair(FOR_EVER_NS) as both:
+        monkeypatch.setattr(both.here.reader, "arm", lambda *_: False)
+        both.guest.say(note(Type.LEASE_REQUEST))
+        monkeypatch.undo()
+        both.here.until_rest(0.01)
+        assert both.notes(both.holder) == [(Type.GRANT, 1), (Type.REVOKE, 1)]
+        both.holder.send(note(Type.LEASE_REQUEST))
+        both.here.reader.rest()
+        both.holder.send(DrainedMessage(epoch=1, gpu=0))
+        both.here.until_rest(0.01)
+        assert (fired(both.here), followed(both.here)) == (1, 0)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_each_message_is_decided_at_its_time(monkeypatch: pytest.MonkeyPatch, asks: bool) -> None:
+    with pair(FOR_EVER_NS) as both:
+        agent = both.here.agent
+        assert agent is not None
+        hand_over(both, asks=asks)
         take, now_s = VirtualReader.take, both.here.loop.time()
-        times = iter((now_s - 0.002, now_s - 0.001))
+        times = iter([now_s - 0.003, now_s - 0.002, now_s - 0.001])
 
         def then() -> Taken | None:
             taken = take(both.here.reader)
@@ -161,7 +194,10 @@ def test_each_half_is_decided_at_the_time_of_its_message(monkeypatch: pytest.Mon
 
         monkeypatch.setattr(agent.arbiter, "handle", noted)
         agent.runtime.settle()
-        assert decided == [(now_s - 0.002, "LeaseRequest"), (now_s - 0.001, "Drained")]
+        names = ["LeaseRequest", *["LeaseRequest"] * asks, "Drained"]
+        assert decided == [
+            (now_s - 0.003 + 0.001 * number, name) for number, name in enumerate(names)
+        ]
 
 
 def test_a_process_that_ends_after_both_fired_was_heard_first() -> None:

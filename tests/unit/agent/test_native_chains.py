@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -28,6 +29,8 @@ class Chain:
 
     def __init__(self, hold_ns: int, ring_bytes: int = 1 << 16) -> None:
         self.reader = NativeReader(ring_bytes, hold_ns)
+        self.asks_until_ns = 0
+        """Until when the holder may ask for its next lease before it drains."""
         self.holder, self.waiter = Peer(self.reader), Peer(self.reader)
         self.held, self.next = LeasePage(HELD, is_open=True), LeasePage(NEXT - 1)
 
@@ -35,11 +38,11 @@ class Chain:
         """The waiter asks, so the holder closes; the holder drains, so the waiter opens."""
         closes = Shot(
             self.waiter.key, self.holder.key, self.held.address, self.held.word, HELD << 1,
-            Type.LEASE_REQUEST, 0, 1, Type.REVOKE, HELD, 1, 0, FOR_EVER_NS,
+            Type.LEASE_REQUEST, 0, 1, Type.REVOKE, HELD, 1, 0, FOR_EVER_NS, 0,
         )  # fmt: skip
         opens = Shot(
             self.holder.key, self.waiter.key, self.next.address, self.next.word, NEXT << 1 | 1,
-            Type.DRAINED, HELD, 1, Type.GRANT, NEXT, 0, 0, FOR_EVER_NS,
+            Type.DRAINED, HELD, 1, Type.GRANT, NEXT, 0, 0, FOR_EVER_NS, self.asks_until_ns,
         )  # fmt: skip
         return [closes, opens]
 
@@ -68,6 +71,25 @@ class Chain:
         self.reader.resume(0)  # what the thread is doing now is done after that
         return bool(select.select([self.reader.event_fd], [], [], 0)[0])
 
+    def until_read(self) -> None:
+        """Until the thread has read what both sent, and has done with it; nothing else is sent."""
+        poll = select.poll()
+        for peer in (self.holder, self.waiter):
+            poll.register(peer.ours, select.POLLIN)
+        while poll.poll(0):
+            pass
+        self.reader.resume(0)
+
+    def close_words(self) -> None:
+        """As before the first half."""
+        self.held.open(HELD)
+        self.next.close(NEXT - 1)
+
+    def take_all(self) -> None:
+        """Take in all that was read."""
+        while self.reader.take():
+            pass
+
     def close(self) -> None:
         """Let go of everything."""
         while taken := self.reader.take():
@@ -78,6 +100,15 @@ class Chain:
         self.reader.stop()
         self.held.dispose()
         self.next.dispose()
+
+
+def all_heard(peer: Peer) -> list[bytes]:
+    """The packets that the agent has sent to a program."""
+    packets = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            packets.append(peer.theirs.recv(100))
+    return packets
 
 
 def heard(peer: Peer) -> bytes:
@@ -123,6 +154,90 @@ def test_both_fire_before_python_wakes(begin: Begin) -> None:
     ]
     assert first.at_s <= second.at_s
     assert (chain.wakes, chain.reader.disarm()) == (False, ArmedState.IDLE)
+
+
+@pytest.mark.parametrize("hold_ns", [0, FOR_EVER_NS])
+def test_a_holder_may_ask_for_its_next_lease_first(begin: Begin, hold_ns: int) -> None:
+    chain = begin(hold_ns)
+    chain.asks_until_ns = FOR_EVER_NS
+    chain.arm()
+    chain.ask()
+    chain.holder.send(ASKS)
+    chain.until_read()
+    assert (chain.words, chain.wakes) == (CLOSED, hold_ns == 0)
+    assert chain.reader.disarm() is ArmedState.FIRED
+    chain.close_words()
+    chain.take_all()
+    chain.arm()
+    chain.ask()
+    chain.holder.send(ASKS)
+    chain.drain()
+    assert chain.words == BOTH
+    assert chain.reader.disarm() is ArmedState.BOTH_FIRED
+    taken = [each for _ in range(3) if (each := chain.reader.take())]
+    assert [(t.packet, t.fired, t.asked, t.shot) for t in taken] == [
+        (ASKS, True, False, 0),
+        (ASKS, False, True, 0),
+        (DRAINED, True, False, 1),
+    ]
+    assert (chain.wakes, chain.reader.disarm()) == (False, ArmedState.IDLE)
+
+
+def test_a_request_before_the_drain_counts_as_what_python_takes_in_first(begin: Begin) -> None:
+    chain = begin()
+    chain.asks_until_ns = FOR_EVER_NS
+    _, opens = chain.shots()
+    chain.held.close(HELD)
+    assert chain.reader.arm([opens])
+    chain.holder.send(ASKS)
+    chain.until_read()
+    assert chain.reader.disarm() is ArmedState.FIRED
+    taken = chain.reader.take()
+    assert taken is not None
+    assert taken.asked
+    assert chain.reader.disarm() is ArmedState.IDLE
+
+
+def test_it_may_not_ask_twice(begin: Begin) -> None:
+    chain = begin()
+    chain.asks_until_ns = FOR_EVER_NS
+    chain.arm()
+    chain.ask()
+    chain.holder.send(ASKS, ASKS, DRAINED)
+    taken = [take(chain.reader) for _ in range(4)]
+    assert [t.fired for t in taken] == [True, False, False, False]
+    assert [t.asked for t in taken] == [False, True, False, False]
+    assert chain.words == CLOSED
+
+
+@pytest.mark.parametrize("by", ["another", "late", "with a descriptor"])
+def test_no_other_request_is_let_pass(begin: Begin, by: str) -> None:
+    chain = begin()
+    chain.asks_until_ns = 1 if by == "late" else FOR_EVER_NS
+    chain.arm()
+    chain.ask()
+    if by == "with a descriptor":
+        socket.send_fds(chain.holder.theirs, [ASKS], [0])
+    else:
+        (chain.waiter if by == "another" else chain.holder).send(ASKS)
+    chain.until_read()
+    assert chain.wakes
+    chain.holder.send(DRAINED)
+    chain.until_read()
+    assert chain.words == CLOSED
+
+
+def test_the_note_of_the_grant_is_sent_once_by_the_thread_or_left_to_python(begin: Begin) -> None:
+    for _ in range(20):
+        chain = begin()
+        chain.arm()
+        chain.ask()
+        chain.holder.send(DRAINED)
+        chain.until_read()
+        taken = [each for _ in range(2) if (each := chain.reader.take())]
+        told = [lease_note(Type.GRANT, NEXT)] if taken[1].sent else []
+        assert (taken[1].fired, chain.words) == (True, BOTH)
+        assert all_heard(chain.waiter) == told
 
 
 def test_python_wakes_after_a_time_and_the_second_still_fires(begin: Begin) -> None:
@@ -274,8 +389,7 @@ def test_one_hand_off_after_another(begin: Begin) -> None:
     """The time of the first does not end that of the second."""
     chain = begin()
     for _ in range(3):
-        chain.held.open(HELD)
-        chain.next.close(NEXT - 1)
+        chain.close_words()
         chain.arm()
         chain.ask()
         assert not chain.wakes

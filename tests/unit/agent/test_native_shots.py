@@ -26,7 +26,7 @@ WANTS = LeaseNoteMessage(Type.LEASE_REQUEST, 0, 0).encode()
 def granting(source: Peer, target: Peer, page: LeasePage, **changed: int) -> Shot:
     shot = Shot(
         source.key, target.key, page.address, page.word, EPOCH << 1 | 1, Type.DRAINED, EPOCH, 1,
-        Type.GRANT, EPOCH, 0, 0, (1 << 63) - 1,
+        Type.GRANT, EPOCH, 0, 0, (1 << 63) - 1, 0,
     )  # fmt: skip
     for name, value in changed.items():
         setattr(shot, name, value)

@@ -6,7 +6,8 @@ the arbiter decides what has happened already; if it decided otherwise, that wou
 lease would be as it decided (docs/decisions/0059).
 
 Both halves of a hand-off can be carried out without Python in between: the holder drains because
-another asks, and that one gets its lease. Then both messages are taken in, in their order.
+another asks, and that one gets its lease. Then both messages are taken in, in their order. A holder
+with more work may ask for its next lease in between; that message has its place in that order.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ class FastHandoff:
         receiver = self._receivers.get(taken.key)
         if taken.fired:
             self._fired(taken, receiver)
+        elif taken.asked:
+            self._decide(taken, receiver)
         elif receiver is not None:
             receiver.receive(taken)
         else:
@@ -151,6 +154,12 @@ class FastHandoff:
         client, armed = self._shots[taken.shot]
         kind = Type.GRANT if armed.grants else Type.REVOKE
         client.connection.expect(lease_note(kind, armed.epoch), is_sent=taken.sent)
+        self._decide(taken, receiver)
+        if client.connection.expects:
+            self._take_back(client, armed)
+
+    def _decide(self, taken: Taken, receiver: Receiver | None) -> None:
+        """Have the arbiter decide about a message at the time when it was read."""
         if receiver is not None:
             self._is_deciding = True
             try:
@@ -158,8 +167,6 @@ class FastHandoff:
                     receiver.receive(taken)
             finally:
                 self._is_deciding = False
-        if client.connection.expects:
-            self._take_back(client, armed)
 
     def _take_back(self, client: Client, armed: Armed) -> None:
         """The arbiter decided otherwise: its word counts."""
@@ -215,6 +222,7 @@ class FastHandoff:
             0,
             _ns(armed.not_before_s, 1),
             _ns(armed.not_after_s, -1),
+            _ns(armed.asks_until_s, -1),
         )
 
 

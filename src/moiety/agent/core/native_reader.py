@@ -24,7 +24,7 @@ HEADS_MAX: Final = 32
 PACKET_BYTES: Final = 4096
 FDS_MAX: Final = 253
 _ENDED: Final = 1
-_BURST, _FIRED, _SENT = 1, 2, 4
+_BURST, _FIRED, _SENT, _ASKED = 1, 2, 4, 8
 
 
 class ReaderRecord(ctypes.Structure):
@@ -61,6 +61,7 @@ class Shot(ctypes.Structure):
         ("next", ctypes.c_uint32),
         ("not_before_ns", ctypes.c_int64),
         ("not_after_ns", ctypes.c_int64),
+        ("asks_until_ns", ctypes.c_int64),
     )
 
 
@@ -70,9 +71,12 @@ class ArmedState(IntEnum):
     IDLE = 0
     ARMED = 1
     FIRED = 2
-    """A transition was carried out; its message is the first that `take` returns."""
+    """A transition was carried out, or its source asked for its next lease while it was armed.
+
+    Those messages are the first that `take` returns.
+    """
     BOTH_FIRED = 3
-    """Its next one was, too; that message is the second."""
+    """The next one of that transition was carried out, too."""
 
 
 class Taken(NamedTuple):
@@ -93,6 +97,8 @@ class Taken(NamedTuple):
     """The note of the transition that was fired is sent, too."""
     shot: int
     """The number of that transition, as it was armed."""
+    asked: bool
+    """It is the next request of a tenant that has to drain: what was armed stayed so."""
 
 
 _SHOTS_MAX: Final = 2 * HEADS_MAX
@@ -175,6 +181,7 @@ class NativeReader:
             bool(flags & _FIRED),
             bool(flags & _SENT),
             head.shot,
+            bool(flags & _ASKED),
         )
 
     def arm(self, shots: Sequence[Shot], heads: int | None = None) -> bool:
