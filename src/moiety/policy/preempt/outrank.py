@@ -7,9 +7,11 @@ the other, the one first on which the least worth is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import NodeArrays
 from moiety.policy.preempt.preemption_trial import EndedUnit, clear
@@ -73,34 +75,80 @@ def _by_right(right: ReclaimCheck, queue: str, units: Iterable[VictimUnit]) -> I
         yield unit
 
 
-def _by_harm(state: ClusterState, piece: GangPart, below: Sequence[VictimUnit]) -> list[VictimUnit]:
+def _by_harm(
+    state: ClusterState, piece: GangPart, below: Sequence[VictimUnit]
+) -> Iterator[VictimUnit]:
     """The units, node by node: first those of the node on which least worth would be lost."""
     shape = piece.tasks[0][1]
-    on: dict[Node, list[_Yielding]] = {}
-    open_to = set(state.pools.open_to(piece.workload))
-    for unit in below:
-        seated = [state.seated[task] for task in unit.tasks]
-        gpu_milli = sum(each.amounts[GPU_MILLI] for each in seated)
-        harm = state.worth[unit.workload.name] * max(gpu_milli, 1)
-        parts: dict[Node, list[PlacedTask]] = {}
-        for each in seated:
-            if each.place.pool in open_to:
-                parts.setdefault((each.place.pool, each.place.seat.node), []).append(each)
-        for at, here in parts.items():
-            on.setdefault(at, []).append(_Yielding(harm, unit, tuple(here)))
     plans: dict[Node, list[_Yielding]] = {}
-    for (pool, node), units in on.items():
+    for (pool, node), units in _on_nodes(state, piece, below).items():
         plan = _on_node(state.pools.placers[pool].cluster, shape, node, units)
         if plan is not None:
             plans[pool, node] = plan
-    picked: dict[tuple[object, ...], VictimUnit] = {}
-    while plans:  # a gang that ends on one node makes the others cheaper where it has GPUs too
-        best = min(plans, key=lambda at: (_harm(plans[at], picked), at))
-        picked.update((each.unit.tasks, each.unit) for each in plans.pop(best))
-    return list(picked.values())
+    of_gang: dict[tuple[Task, ...], list[Node]] = {}
+    for at, plan in plans.items():
+        for each in plan:
+            if len(each.unit.tasks) > 1:
+                of_gang.setdefault(each.unit.tasks, []).append(at)
+    picked: set[tuple[Task, ...]] = set()
+    harm = {at: _harm(plan, picked) for at, plan in plans.items()}
+    line = [(lost, at) for at, lost in harm.items()]
+    heapq.heapify(line)
+    while line:
+        lost, at = heapq.heappop(line)
+        if harm.get(at) != lost:
+            continue
+        del harm[at]
+        for each in plans[at]:
+            tasks = each.unit.tasks
+            if tasks in picked:
+                continue
+            picked.add(tasks)
+            for other in of_gang.get(tasks, ()):  # what ends here costs nothing more there
+                if other in harm:
+                    harm[other] = _harm(plans[other], picked)
+                    heapq.heappush(line, (harm[other], other))
+            yield each.unit
 
 
-def _harm(plan: Sequence[_Yielding], picked: dict[tuple[object, ...], VictimUnit]) -> float:
+def _on_nodes(
+    state: ClusterState, piece: GangPart, below: Sequence[VictimUnit]
+) -> dict[Node, list[_Yielding]]:
+    """The units on each node that has the GPUs for one task if all of them end."""
+    shape, seated, worth = piece.tasks[0][1], state.seated, state.worth
+    open_to = set(state.pools.open_to(piece.workload))
+    frees: dict[Node, int] = {}
+    for unit in below:
+        for task in unit.tasks:
+            each = seated[task]
+            pool, (node, _, milli) = each.place
+            if pool in open_to:
+                frees[pool, node] = frees.get((pool, node), 0) + each.shape.gpus * milli
+    on: dict[Node, list[_Yielding]] = {}
+    for (pool, node), milli in frees.items():
+        cluster = state.pools.placers[pool].cluster
+        wanted = shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
+        if cluster.left_total.item(node) + milli >= wanted:
+            on[pool, node] = []
+    if not on:
+        return {}
+    for unit in below:
+        parts: dict[Node, list[PlacedTask]] = {}
+        gpu_milli = 0
+        for task in unit.tasks:
+            each = seated[task]
+            gpu_milli += each.amounts[GPU_MILLI]
+            at = each.place.pool, each.place.seat.node
+            if at in on:
+                parts.setdefault(at, []).append(each)
+        if parts:
+            harm = worth[unit.workload.name] * max(gpu_milli, 1)
+            for at, here in parts.items():
+                on[at].append(_Yielding(harm, unit, tuple(here)))
+    return on
+
+
+def _harm(plan: Sequence[_Yielding], picked: Container[tuple[Task, ...]]) -> float:
     return sum(each.harm for each in plan if each.unit.tasks not in picked)
 
 

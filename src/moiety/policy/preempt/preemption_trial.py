@@ -1,6 +1,7 @@
 """Ends others in a trial until a piece has room, and keeps the result only if it holds.
 
-Units end one after the other, the least harmful first, until the piece has room. Then units that
+Units end one after the other, the least harmful first, until the piece has room. If the plan does
+not hold then, it is tried again with one unit more, then with 2, 4, 8 and so on. Units that
 were not in the way, or find another place, come back, the last to end first. The units that remain
 ended are the plan; if it does not hold, everything is undone.
 """
@@ -19,8 +20,8 @@ from moiety.policy.state.cluster_state import ClusterState, PlacedTask
 from moiety.policy.state.gang_start import start_piece, stay
 from moiety.policy.state.queue_order import GangPart
 
-TRIES_MAX: Final = 64
-"""How often one plan is tried out before it is given up."""
+UNITS_MAX: Final = 64
+"""The most units that end after a try in vain, before a plan is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +48,37 @@ def clear(
     mark = state.mark()
     bound = UpperBound(state, piece)
     ended: list[EndedUnit] = []
-    tries = 0
+
+    def is_enough() -> bool:
+        before = state.mark()
+        if start_piece(state, piece):
+            came_back = come_back(state, ended, moves_max)
+            if (came_back or not all_return) and holds():
+                return True
+        state.back(before)
+        return False
+
+    tried = first = following = 0
     for unit in picked:
         if state.budget.stops_plan():
+            tried = len(ended)  # no time is left for another try
             break
         state.budget.spend(len(unit.tasks))
         seated = tuple(state.stop(task) for task in unit.tasks)
         ended.append(EndedUnit(unit, seated))
         bound.freed({(each.place.pool, each.place.seat.node) for each in seated})
-        if not bound.has_chance():
+        if not bound.has_chance() or len(ended) < following:
             continue
-        before = state.mark()
-        if start_piece(state, piece):
-            came_back = come_back(state, ended, moves_max)
-            if (came_back or not all_return) and holds():
-                return ended
-        state.back(before)
-        tries += 1
-        if tries == TRIES_MAX:
+        if is_enough():
+            return ended
+        tried = len(ended)
+        first = first or tried
+        more = tried - first
+        if more >= UNITS_MAX:
             break
+        following = tried + max(more, 1)
+    if len(ended) > tried and bound.has_chance() and is_enough():
+        return ended
     state.back(mark)
     return None
 

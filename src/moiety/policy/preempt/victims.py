@@ -213,6 +213,9 @@ class ReclaimCheck:
         self._may: dict[tuple[int, EvictionRight], bool] = {}
         """Whether the piece's side may take by that right, from a level down."""
         self._may_of = -1
+        self._rights: dict[str, EvictionRight | None] = {}
+        """The strongest right to units of each queue, and `_asked`, for the same usage."""
+        self._asked: dict[str, list[int]] = {}
         self._outsized: dict[str, list[VictimUnit]] = {}
         """Units by queue that were picked and are larger than what is due to their queue."""
         self._taken: dict[str, EvictionRight] = {}
@@ -224,6 +227,22 @@ class ReclaimCheck:
 
     def _by(self, other: str) -> EvictionRight | None:
         """The strongest right to units of a queue; None: there is none."""
+        self._renew()
+        try:
+            return self._rights[other]
+        except KeyError:
+            found = self._rights[other] = self._find_right(other)
+            return found
+
+    def _renew(self) -> None:
+        """Forget what was found for another usage of the queues."""
+        if self._may_of != self._standing.version:
+            self._may_of = self._standing.version
+            self._may.clear()
+            self._rights.clear()
+            self._asked.clear()
+
+    def _find_right(self, other: str) -> EvictionRight | None:
         standing = self._standing
         level, mine, theirs = self._side(other)
         is_over_quota = standing.is_over_quota(theirs)
@@ -252,9 +271,6 @@ class ReclaimCheck:
         return self._standing.credit.get(mine, 0.0) - theirs_s >= turn_s
 
     def _may_ask(self, level: int, by: EvictionRight) -> bool:
-        if self._may_of != self._standing.version:
-            self._may_of = self._standing.version
-            self._may.clear()
         found = self._may.get((level, by))
         if found is None:
             if by is EvictionRight.CREDIT:
@@ -292,7 +308,9 @@ class ReclaimCheck:
         gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
         if standing.credit.get(theirs, 0.0) > 0 and standing.is_too_much(theirs, gpu_milli):
             return False
-        asked = standing.above_fair_share(theirs)
+        asked = self._asked.get(theirs)
+        if asked is None:
+            asked = self._asked[theirs] = standing.above_fair_share(theirs)
         return any(amounts[at] for amounts in here for at in asked)
 
     def take(self, unit: VictimUnit) -> None:
