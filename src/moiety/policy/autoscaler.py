@@ -23,7 +23,9 @@ from moiety.policy.place.pools import Masks
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import GangPart, QueueOrder, next_piece, waiting
+from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.queue_order import QueueOrder
+from moiety.policy.state.waiting_lines import WaitingLines
 
 STARTED_MAX: Final = 1024
 """The most nodes of a pool that are started in one cycle."""
@@ -194,7 +196,8 @@ class _Trial:
             nodes += [_like(pool, f"\0{pool.name}/{at}") for at in range(more)]
         there = replace(before.snapshot, nodes=tuple(nodes), running=tuple(running))
         self._state = ClusterState(there, self._known)
-        self._state.standing.share_out(before.capacity, waiting(self._state), there.used)
+        lacking = WaitingLines.current(self._state).lacking()
+        self._state.standing.share_out(before.capacity, lacking, there.used)
         self._now = self._masks()
         self._coming = self._masks()
         for name, ready in self._ready.items():

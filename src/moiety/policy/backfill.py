@@ -14,7 +14,7 @@ from moiety.policy.place.pools import Masks
 from moiety.policy.preempt.upper_bound import UpperBound
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 TRIES_MAX: Final = 64
 

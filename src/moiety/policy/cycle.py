@@ -7,7 +7,7 @@ priority in the same queue. A gang that lost members and does not get them back 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from moiety.policy.autoscaler import ScalingPlan, scale, with_growth
@@ -40,7 +40,9 @@ from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.kept_state import KeptState
-from moiety.policy.state.queue_order import GangPart, QueueOrder, next_piece, waiting
+from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.queue_order import Chance, QueueOrder, any_has
+from moiety.policy.state.waiting_lines import WaitingLines
 
 Attempt = Callable[[GangPart], GangPart | None]
 Ends = list[EndedUnit]
@@ -129,8 +131,9 @@ class Cycle:
         self.refusals: list[PlacementRefusal] = []
         self.scaled = ScalingPlan()
         self._leavers: Victims | None = None
+        self._order: QueueOrder | None = None
         self.state.standing.share_out(
-            self.state.capacity, waiting(self.state), self.state.snapshot.used
+            self.state.capacity, WaitingLines.current(self.state).lacking(), self.state.snapshot.used
         )
 
     def run(self) -> None:
@@ -174,12 +177,14 @@ class Cycle:
         self,
         what: str,
         attempt: Attempt,
-        in_vain: Container[object] = (),
+        has_chance: Chance,
         *,
         opportunistic: bool = False,
     ) -> None:
         """Try each piece in its turn; leave out pieces that were tried in vain of late."""
         budget = self.state.budget
+        if budget.is_bounded:  # each has its turn in one of the next cycles
+            has_chance = any_has
 
         def within(piece: GangPart) -> GangPart | None:
             key = what, piece.workload.name
@@ -193,38 +198,53 @@ class Cycle:
 
         if budget.is_used_up():
             return
-        order = QueueOrder(self.state, self.ended, opportunistic=opportunistic)
-        for _ in order.serve(within, lambda piece: piece.claim in in_vain):
+        self._order = QueueOrder(self.state, self.ended, opportunistic=opportunistic)
+        for _ in self._order.serve(within, has_chance):
             if budget.is_used_up():
                 return
 
     def _fill(self, what: str = "fill") -> None:
         """Let each piece begin that has room and may begin; equal pieces are tried once."""
         state, opportunistic = self.state, what == "opportunistic"
-        full: set[tuple[object, ...]] = set()
-        unyielding: set[tuple[object, ...]] = set()
+        full: set[tuple[int, bool]] = set()
+        """Likenesses without room: beside what is reserved, or (True) nowhere."""
+        barred: set[int] = set()
+        unyielding: set[int] = set()
         outranks = bool(state.worth) and not opportunistic
         if not opportunistic:
             self.reserved.clear()
             state.left_to = None
 
         def attempt(piece: GangPart) -> GangPart | None:
-            if piece.likeness not in full:
+            workload, like = piece.workload, piece.likeness
+            is_anywhere = self._left_to(workload) is None
+            if (like, True) not in full and (like, is_anywhere) not in full:
                 state.budget.spend(len(piece.tasks))
                 if start_piece(state, piece):
-                    return next_piece(state, piece.workload)
-                if self._left_to(piece.workload) is None and state.may_start(
-                    piece.workload, piece.amounts
-                ):
-                    full.add(piece.likeness)
-                    self._reserve(piece)
+                    return next_piece(state, workload)
+                if not state.may_start(workload, piece.amounts):
+                    barred.add(piece.claim)
+                else:
+                    full.add((like, is_anywhere))
+                    if is_anywhere:
+                        self._reserve(piece)
             if not outranks or not self._make_for(piece, outrank, "outranked", unyielding):
                 return None
             full.clear()
-            return next_piece(state, piece.workload)
+            barred.clear()
+            assert self._order
+            self._order.revive()
+            return next_piece(state, workload)
 
-        is_sure = outranks and not (self.settings.reservations or state.budget.is_bounded)
-        self._serve(what, attempt, unyielding if is_sure else (), opportunistic=opportunistic)
+        def has_chance(piece: GangPart) -> Callable[[Workload], bool] | bool:
+            if outranks:
+                is_sure = not self.settings.reservations
+                return not (is_sure and piece.claim in unyielding)
+            if piece.claim in barred or (piece.likeness, True) in full:
+                return False
+            return lambda workload: self._left_to(workload) is None
+
+        self._serve(what, attempt, has_chance, opportunistic=opportunistic)
 
     def _reserve(self, piece: GangPart) -> None:
         """Reserve room for a large piece that has waited for long and has a turn."""
@@ -281,26 +301,28 @@ class Cycle:
     def _make(self, making: Making, word: str) -> bool:
         """Make room for waiting pieces, one by one; returns whether any room was made."""
         state = self.state
-        in_vain: set[tuple[object, ...]] = set()
+        in_vain: set[int] = set()
         made = False
 
         def attempt(piece: GangPart) -> GangPart | None:
             nonlocal made
             if not self._make_for(piece, making, word, in_vain):
                 return None
-            in_vain.clear()
             made = True
             return next_piece(state, piece.workload)
 
-        self._serve(word, attempt)
+        self._serve(word, attempt, lambda piece: piece.claim not in in_vain)
         return made
 
     def _make_for(
-        self, piece: GangPart, making: Making, word: str, in_vain: set[tuple[object, ...]]
+        self, piece: GangPart, making: Making, word: str, in_vain: set[int]
     ) -> bool:
         """Make room for a piece, if it may ask and none like it was tried in vain."""
         state, workload = self.state, piece.workload
-        if piece.claim in in_vain or workload.name in self.ended or not self._may_ask(piece):
+        if piece.claim in in_vain or workload.name in self.ended:
+            return False
+        if not self._may_ask(piece):
+            in_vain.add(piece.claim)
             return False
         leavers = self._who_leaves()
         state.budget.spend()
@@ -350,11 +372,7 @@ class Cycle:
         state = self.state
         if not self.settings.reasons:
             return
-        reasons = PendingReasons(state, self.reserved)
-        for name in sorted(state.unmet):
-            piece = next_piece(state, state.workloads[name])
-            if piece is not None and name not in self.ended:
-                self.refusals.append(reasons.of(piece))
+        self.refusals += PendingReasons(state, self.reserved).all(self.ended)
 
     def _scale(self) -> None:
         """Decide what dynamic pools should do, and note it in the refusals of waiting workloads."""

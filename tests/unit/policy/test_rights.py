@@ -23,7 +23,7 @@ from moiety.policy.preempt import reclaim
 from moiety.policy.preempt.preemption_trial import EndedUnit
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 from moiety.sim.scenario import after
 from tests.unit.policy.clusters import cluster
 from tests.unit.policy.test_cycle_properties import node_lists, queue_trees, waves, workloads

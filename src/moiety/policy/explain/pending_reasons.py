@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from moiety.policy.backfill import Reservation
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.decisions import PlacementRefusal, Reason
+from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.queue.queue_usage import GPU_MILLI, Excess
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import candidates, required, start_piece
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.waiting_lines import WaitingLines
 
 NO_TIME: Final = "the time for this cycle was used up before it was looked at"
 
@@ -24,7 +26,30 @@ class PendingReasons:
     def __init__(self, state: ClusterState, reserved: Sequence[Reservation]) -> None:
         self._state = state
         self._reserved = reserved
-        self._known: dict[tuple[object, ...], PlacementRefusal] = {}
+        self._known: dict[int, PlacementRefusal] = {}
+
+    def all(self, without: Container[str]) -> list[PlacementRefusal]:
+        """Why each workload waits that is not in `without`, by name."""
+        state = self._state
+        found: list[PlacementRefusal] = []
+        for lines in WaitingLines.current(state).of.values():
+            for entries in lines.values():
+                found += self._of_line([w for _, w in entries if w.name not in without])
+        found.sort(key=lambda each: each.task.workload)
+        return found
+
+    def _of_line(self, workloads: Sequence[Workload]) -> Iterator[PlacementRefusal]:
+        """The same reason for each, but that time may be used up before one is looked at."""
+        first: PlacementRefusal | None = None
+        for workload in workloads:
+            if first is None or self._state.budget.is_bounded:
+                piece = next_piece(self._state, workload)
+                assert piece
+                first = self.of(piece)
+                yield first
+            else:
+                task = Task(workload.name, first.task.subgroup, first.task.index)
+                yield PlacementRefusal(task, first.reason, first.text, first.is_final, first.numbers)
 
     def of(self, piece: GangPart) -> PlacementRefusal:
         """Why a piece has no place."""

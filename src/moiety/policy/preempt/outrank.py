@@ -20,7 +20,7 @@ from moiety.policy.preempt.victims import ReclaimCheck, Victims, VictimUnit
 from moiety.policy.queue import gittins_order
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState, PlacedTask
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 
 @dataclass(frozen=True, slots=True)

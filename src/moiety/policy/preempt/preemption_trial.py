@@ -18,7 +18,7 @@ from moiety.policy.preempt.upper_bound import UpperBound
 from moiety.policy.preempt.victims import VictimUnit
 from moiety.policy.state.cluster_state import ClusterState, PlacedTask
 from moiety.policy.state.gang_start import start_piece, stay
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 UNITS_MAX: Final = 64
 """The most units that end after a try in vain, before a plan is given up."""

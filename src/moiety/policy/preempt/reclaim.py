@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Final
 
 from moiety.policy.model.snapshot import Task
@@ -18,7 +19,7 @@ from moiety.policy.preempt.reclaim_nodes import by_node, is_free_in_sum, opening
 from moiety.policy.preempt.upper_bound import enough_alone
 from moiety.policy.preempt.victims import OPPORTUNISTS, ReclaimCheck, Victims, VictimUnit, by_right
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 NODES_TRIED_MAX: Final = 32
 GANG_NODES_MAX: Final = 8
@@ -47,7 +48,7 @@ def consolidate(
     if len(piece.tasks) > 1:
         picked = iter(single[:moves_max])
         return clear(state, piece, picked, _always, moves_max, all_return=True)
-    for _, units in by_node(state, piece, single, leavers)[:NODES_TRIED_MAX]:
+    for _, units in islice(by_node(state, piece, single, leavers), NODES_TRIED_MAX):
         picked = iter(units[:moves_max])
         plan = clear(state, piece, picked, _always, moves_max, all_return=True)
         if plan is not None:
@@ -105,8 +106,8 @@ def _by_end(
         plan = clear(state, piece, iter(here), _always, moves_max, all_return=False)
         if plan is None and len(piece.tasks) > 1:
             nodes = by_node(state, piece, here, leavers)
-            seen = dict.fromkeys(unit for _, found in nodes for unit in found)
-            plan = clear(state, piece, iter(seen), _always, moves_max, all_return=False)
+            seen = {unit.tasks: unit for _, found in nodes for unit in found}
+            plan = clear(state, piece, iter(seen.values()), _always, moves_max, all_return=False)
         if plan is not None:
             return plan
     return None
@@ -190,13 +191,15 @@ class _Taking:
     def in_nodes(self, masks: Masks | None) -> list[EndedUnit] | None:
         """End units node by node: for a gang on one node after the other, then on each alone."""
         everyone = [unit for queue in self.others for unit in self.leavers.of(queue)]
-        everyone += self.leavers.of(OPPORTUNISTS)
-        everyone = [unit for unit in everyone if touches(self.state, unit, masks)]
-        everyone.sort(key=lambda unit: (not unit.workload.is_opportunistic, unit.order))
+        everyone.sort(key=itemgetter(0))
+        everyone = [*self.leavers.of(OPPORTUNISTS), *everyone]
+        if masks is not None:
+            everyone = [unit for unit in everyone if touches(self.state, unit, masks)]
         found = by_node(self.state, self.piece, everyone, self.leavers)
-        nodes = [units for _, units in found]
+        is_gang = len(self.piece.tasks) > 1
+        nodes = [units for _, units in islice(found, None if is_gang else NODES_TRIED_MAX)]
         tries = [[units] for units in nodes[:NODES_TRIED_MAX]]
-        if len(self.piece.tasks) > 1:
+        if is_gang:
             tries = [nodes, *tries[:GANG_NODES_MAX]] if len(nodes) > 1 else [nodes]
         for some in tries:
             right = ReclaimCheck(self.state, self.piece)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moiety.policy.model.workloads import Shape
@@ -12,7 +13,7 @@ from moiety.policy.preempt.upper_bound import Node
 from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.state.cluster_state import ClusterState, PlacedTask
 from moiety.policy.state.gang_start import candidates, required
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 AREAS_MAX: Final = 8
 """The most domains of the topology in which room is made."""
@@ -80,7 +81,7 @@ class _Need(NamedTuple):
 
 def by_node(
     state: ClusterState, piece: GangPart, units: list[VictimUnit], leavers: Victims
-) -> list[tuple[Node, list[VictimUnit]]]:
+) -> Iterator[tuple[Node, list[VictimUnit]]]:
     """The nodes that could take a task of the largest shape if all units ended, with their units.
 
     Nodes on which the least of GPUs has to be freed come first, then nodes whose units yield first.
@@ -105,9 +106,8 @@ def by_node(
         if need:
             found.append(need)
     found.sort()
-    return [
-        (need.node, list(dict.fromkeys(unit for _, unit, _ in on[need.node]))) for need in found
-    ]
+    for need in found:
+        yield need.node, list({unit.tasks: unit for _, unit, _ in on[need.node]}.values())
 
 
 def _need(

@@ -15,7 +15,8 @@ from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.queue.queue_usage import GPU_MILLI, QueueUsage, Vector
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.queue_order import GangPart, next_piece
+from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.waiting_lines import sort_key
 
 MOVES_MAX: Final = 1 << 30
 
@@ -35,7 +36,7 @@ def within_quota(state: ClusterState, without: Container[str]) -> list[GangPart]
             may[key] = is_within and _is_bounded(state.standing, workload.queue, piece.amounts)
         if may[key] and state.may_start(workload, piece.amounts):
             found.append(piece)
-    found.sort(key=lambda piece: piece.order(state.worth))
+    found.sort(key=lambda piece: sort_key(piece, state.worth))
     return found
 
 

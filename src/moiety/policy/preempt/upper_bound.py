@@ -8,7 +8,7 @@ from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import Ints
 from moiety.policy.preempt.victims import VictimUnit
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 Node = tuple[str, int]
 """A pool, and the position of one of its nodes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby
@@ -18,7 +18,7 @@ from moiety.policy.model.workloads import Workload
 from moiety.policy.place.arrays import Ints
 from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI, TURN_S
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 OPPORTUNISTS: Final = "\0"
 """The name that stands for the queue of opportunistic workloads, which count for no queue."""
@@ -68,6 +68,8 @@ class Victims:
             if tasks and workload.is_preemptible:
                 self._names.setdefault(_queue(workload), set()).add(name)
         self._units: dict[str, list[VictimUnit]] = {}
+        self._found: dict[str, list[VictimUnit]] = {}
+        """The units of each workload in `_units`."""
         self._emptied: dict[str, tuple[Ints, Ints, Ints]] = {}
 
     @property
@@ -85,6 +87,10 @@ class Victims:
         return found
 
     def _of(self, name: str) -> list[VictimUnit]:
+        found = self._found[name] = self._find(name)
+        return found
+
+    def _find(self, name: str) -> list[VictimUnit]:
         state = self._state
         workload, tasks = state.workloads[name], state.tasks_of[name]
         if len(tasks) == 1:
@@ -127,10 +133,20 @@ class Victims:
             here = {name for name in own if state.tasks_of.get(name)}
             self._names[queue] = self._names.get(queue, set()) - own | here
             if queue in self._units:
-                found = [unit for unit in self._units[queue] if unit.workload.name not in own]
-                found += [unit for name in here for unit in self._of(name)]
-                found.sort(key=itemgetter(0))
-                self._units[queue] = found
+                self._units[queue] = self._renewed(self._units[queue], own, here)
+
+    def _renewed(
+        self, units: Sequence[VictimUnit], own: Iterable[str], here: Iterable[str]
+    ) -> list[VictimUnit]:
+        """The units of a queue, with those of `own` taken out and those of `here` put in."""
+        found = list(units)
+        for name in own:
+            for unit in self._found.pop(name, ()):
+                del found[bisect_left(found, unit.order, key=itemgetter(0))]
+        for name in here:
+            for unit in self._of(name):
+                insort(found, unit, key=itemgetter(0))
+        return found
 
     def emptied(self, pool: str) -> tuple[Ints, Ints, Ints]:
         """What would be free at most if all units ended: of GPUs [N, G], CPUs and memory [N].
@@ -245,6 +261,8 @@ class ReclaimCheck:
     def _find_right(self, other: str) -> EvictionRight | None:
         standing = self._standing
         level, mine, theirs = self._side(other)
+        if not any(self._may_ask(level, by) for by in EvictionRight):
+            return None
         is_over_quota = standing.is_over_quota(theirs)
         if is_over_quota and self._may_ask(level, EvictionRight.QUOTA):
             return EvictionRight.QUOTA
@@ -387,15 +405,18 @@ def by_right(
     The next unit depends on what the earlier ones have left, so each has to end before the next is
     requested. `of` gives the units of a queue; no workload yields to itself (`without`).
     """
-    left: dict[str, deque[VictimUnit]] = {}
+    lines: dict[str, Iterator[VictimUnit]] = {}
+    following: dict[str, VictimUnit | None] = {}
 
     def first(queue: str) -> VictimUnit | None:
-        if queue not in left:
-            left[queue] = deque(unit for unit in of(queue) if unit.workload.name != without)
-        units = left[queue]
-        while units and not right.reaches(units[0]):
-            units.popleft()  # nor will it later: what is too much only becomes less
-        return units[0] if units else None
+        if queue not in lines:
+            lines[queue] = iter(of(queue))
+            following[queue] = next(lines[queue], None)
+        unit = following[queue]
+        while unit and (unit.workload.name == without or not right.reaches(unit)):
+            unit = next(lines[queue], None)  # nor will it later: what is too much only gets less
+        following[queue] = unit
+        return unit
 
     others = list(queues)
     while True:
@@ -409,6 +430,8 @@ def by_right(
         if not candidates:
             return
         _, queue = min(candidates)
-        unit = left[queue].popleft()
+        unit = following[queue]
+        assert unit
+        following[queue] = next(lines[queue], None)
         right.take(unit)
         yield unit

@@ -7,7 +7,7 @@ a trace.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from moiety.model.errors import InvalidValue
@@ -84,6 +84,30 @@ class ClusterState:
         """What a GPU-second of each workload is worth; empty: not known of any."""
         self.kept: dict[str, object] = {}
         """By workload: what others have found of it, until it begins or loses tasks."""
+        self.lines: object = None
+        """What `queue_order` has found of all that waits."""
+        self._watched: list[set[str]] = []
+        self._numbers: dict[Hashable, int] = {}
+
+    def watch(self) -> set[str]:
+        """A new set; each workload that begins or loses tasks, comes or goes is added to it."""
+        found: set[str] = set()
+        self._watched.append(found)
+        return found
+
+    def unwatch(self, changed: set[str]) -> None:
+        """Add nothing more to a set that `watch` gave."""
+        self._watched = [each for each in self._watched if each is not changed]
+
+    def touch(self, name: str) -> None:
+        """Note that a workload has changed."""
+        self.kept.pop(name, None)
+        for each in self._watched:
+            each.add(name)
+
+    def number(self, what: Hashable) -> int:
+        """The same number for equal things, which are quicker to compare by it."""
+        return self._numbers.setdefault(what, len(self._numbers))
 
     def check(self, task: Task) -> None:
         """Raises InvalidValue for a task that cannot run."""
@@ -186,7 +210,7 @@ class ClusterState:
     def _account(self, task: Task, seated: PlacedTask, sign: int) -> None:
         name, subgroup, _ = task
         workload = self.workloads[name]
-        self.kept.pop(name, None)
+        self.touch(name)
         if self.companies:
             self.companies.change(self._company(task), seated.place, sign)
         if not workload.is_opportunistic:
@@ -223,7 +247,8 @@ class ClusterState:
         self.snapshot, self.budget = snapshot, budget
         self._log.clear()
         self.left_to = None
-        self.worth = {}
+        if self.worth:
+            self.worth = {}
         self.standing.credit = snapshot.credit
         self.standing.at(snapshot.now_s - snapshot.monday_s)
 

@@ -10,7 +10,7 @@ from moiety.policy.model.workloads import Domain, Shape, Strictness, Subgroup
 from moiety.policy.place.pools import Masks, Place, both
 from moiety.policy.place.topology import Area
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.queue_order import GangPart
+from moiety.policy.state.gang_parts import GangPart
 
 AREAS_TRIED_MAX: Final = 64
 """The most domains in which a piece is tried, the tightest first."""

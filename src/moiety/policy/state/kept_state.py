@@ -95,7 +95,7 @@ def _is_there(state: ClusterState, each: Running, gone: set[str], planned: set[T
 def _forget(state: ClusterState, name: str) -> None:
     workload = state.workloads.pop(name)
     state.unmet.discard(name)
-    state.kept.pop(name, None)
+    state.touch(name)
     state.tasks_of.pop(name, None)
     for subgroup in workload.subgroups:
         del state.sizes[name, subgroup.name]
@@ -105,6 +105,7 @@ def _forget(state: ClusterState, name: str) -> None:
 def _add(state: ClusterState, workload: Workload) -> None:
     state.standing.check(workload.queue, workload.name)
     state.workloads[workload.name] = workload
+    state.touch(workload.name)
     for subgroup in workload.subgroups:
         state.sizes[workload.name, subgroup.name] = subgroup.tasks
     if any(subgroup.tasks for subgroup in workload.subgroups):

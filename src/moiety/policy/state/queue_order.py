@@ -1,151 +1,64 @@
-"""Waiting workloads, in the order in which they are served.
+"""The order in which waiting pieces are served: by queue, then by priority, worth and age.
 
-A workload waits in pieces: first the tasks without which it cannot run, all at once, then its extra
-tasks, one at a time.
+Pieces that have the same rights and need the same room are one kind, and stand in one line. A line
+is left out as a whole once its first piece has no chance, so that serving all costs kinds of work
+and not pieces.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Container, Iterator
 
-from moiety.policy.model.snapshot import Task
-from moiety.policy.model.workloads import Shape, Workload
+from moiety.policy.model.workloads import Workload
 from moiety.policy.queue.queue_usage import QueueUsage, Vector
 from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.waiting_lines import Entry, WaitingLines, sort_key
+
+Chance = Callable[[GangPart], Callable[[Workload], bool] | bool]
+"""After a try in vain: whether pieces of the kind that come later have a chance, or which do."""
 
 
-@dataclass(frozen=True, slots=True)
-class GangPart:
-    """Tasks of a workload that begin together or not at all."""
+def any_has(_: GangPart) -> bool:
+    """Each piece has a chance, and is tried."""
+    return True
 
-    workload: Workload
-    tasks: tuple[tuple[Task, Shape], ...]
-    """The tasks, the largest first."""
-    shapes: tuple[tuple[Shape, int], ...]
-    """The number of tasks of each shape."""
-    amounts: Vector
-    is_extra: bool
-    """Whether the workload runs without them too."""
-    is_tied: bool = False
-    """Whether it asks for domains of the topology."""
-    ties: tuple[object, ...] = ()
-    """What it asks for beside room: equal ties are equally hard."""
+
+class _Line:
+    """Pieces of one kind in one queue that still have to be served; lines sort by their first."""
+
+    __slots__ = ("at", "entries", "state")
+
+    def __init__(self, state: ClusterState, entries: list[Entry]) -> None:
+        self.state = state
+        self.entries = entries
+        self.at = 0
+
+    def __lt__(self, other: _Line) -> bool:
+        return self.entries[self.at][0] < other.entries[other.at][0]
 
     @property
-    def likeness(self) -> tuple[object, ...]:
-        """Equal for pieces of which one has room exactly if the other has."""
-        return self.workload.pools, self.shapes, self.ties
+    def first(self) -> GangPart:
+        piece = next_piece(self.state, self.entries[self.at][1])
+        assert piece
+        return piece
 
-    @property
-    def claim(self) -> tuple[object, ...]:
-        """Equal for pieces that have the same rights, and need the same room."""
-        mine = self.workload
-        return mine.queue, mine.is_preemptible, mine.priority, self.likeness
+    def skip(self, without: Container[str]) -> bool:
+        """Go on to the first workload that waits, none of `without`; False: there is none."""
+        entries, at, unmet = self.entries, self.at, self.state.unmet
+        while at < len(entries):
+            name = entries[at][1].name
+            if name in unmet and name not in without:
+                break
+            at += 1
+        self.at = at
+        return at < len(entries)
 
-    def is_like(self, other: GangPart) -> bool:
-        """Whether one gets room exactly if the other does, in the same queue."""
-        mine, theirs = self.workload, other.workload
-        return (
-            self.shapes == other.shapes
-            and mine.priority == theirs.priority
-            and mine.is_preemptible is theirs.is_preemptible
-            and mine.pools == theirs.pools
-            and self.ties == other.ties
-        )
-
-    def order(self, worth: Mapping[str, float]) -> tuple[int, bool, float, float, str]:
-        """Sort key in its queue: priority, needed before extra tasks, worth, age, name."""
-        workload = self.workload
-        value = worth.get(workload.name, 0.0)
-        return -workload.priority, self.is_extra, -value, workload.submitted_s, workload.name
-
-
-def next_piece(state: ClusterState, workload: Workload) -> GangPart | None:
-    """The piece that a workload waits for next; None: all its tasks run."""
-    name = workload.name
-    if name not in state.unmet:
-        return None
-    kept = state.kept.get(name)
-    if isinstance(kept, GangPart):
-        return kept
-    piece = _next_piece(state, workload)
-    state.kept[name] = piece
-    return piece
-
-
-def _next_piece(state: ClusterState, workload: Workload) -> GangPart:
-    name = workload.name
-    if len(workload.subgroups) == 1 and not state.tasks_of.get(name):  # the usual case, and quick
-        [only] = workload.subgroups
-        if only.tasks_min:
-            shape, own = only.shape, only.name
-            first = [(Task(name, own, index), shape) for index in range(only.tasks_min)]
-            return _piece(state, workload, first, is_extra=False)
-    needed: list[tuple[Task, Shape]] = []
-    extra: tuple[Task, Shape] | None = None
-    for subgroup in workload.subgroups:
-        running = state.running[name, subgroup.name]
-        if running >= subgroup.tasks:
-            continue
-        wanted = max(subgroup.tasks_min - running, 0)
-        if not wanted and (needed or extra):
-            continue
-        tasks = (Task(name, subgroup.name, index) for index in range(subgroup.tasks))
-        waiting = (task for task in tasks if task not in state.seated)
-        if wanted:
-            needed += [(task, subgroup.shape) for task in islice(waiting, wanted)]
-        else:
-            extra = next(waiting), subgroup.shape
-    if needed:
-        needed.sort(key=lambda each: (-each[1].total_milli, -each[1].cpu_milli))
-        return _piece(state, workload, needed, is_extra=False)
-    assert extra
-    return _piece(state, workload, [extra], is_extra=True)
-
-
-def _piece(
-    state: ClusterState, workload: Workload, tasks: list[tuple[Task, Shape]], *, is_extra: bool
-) -> GangPart:
-    if len(workload.subgroups) == 1:
-        shapes: tuple[tuple[Shape, int], ...] = ((tasks[0][1], len(tasks)),)
-        own = list(workload.subgroups)
-    else:
-        shapes = tuple(Counter(shape for _, shape in tasks).items())
-        names = {task.subgroup for task, _ in tasks}
-        own = [subgroup for subgroup in workload.subgroups if subgroup.name in names]
-    is_tied = bool(workload.domain) or any(subgroup.domain for subgroup in own)
-    ties: tuple[object, ...] = ()
-    if is_tied or state.companies:
-        counts = Counter(task.subgroup for task, _ in tasks)
-        ties = (
-            workload.domain,
-            *((each.domain, each.company, each.shape, counts[each.name]) for each in own),
-        )
-        if is_tied and state.tasks_of.get(workload.name):
-            ties = *ties, workload.name  # it has to go where the rest of it is
-    amounts = state.amounts_of(shapes)
-    return GangPart(workload, tuple(tasks), shapes, amounts, is_extra, is_tied, ties)
-
-
-def waiting(state: ClusterState) -> dict[str, Vector]:
-    """The amounts that each queue waits for in all."""
-    total: dict[str, list[int]] = {}
-    for name in state.unmet:
-        workload = state.workloads[name]
-        if workload.is_opportunistic:
-            continue
-        lacking = [
-            (subgroup.shape, subgroup.tasks - state.running[name, subgroup.name])
-            for subgroup in workload.subgroups
-        ]
-        sums = total.setdefault(workload.queue, [0, 0, 0, 0])
-        for at, amount in enumerate(state.amounts_of(lacking)):
-            sums[at] += amount
-    return {queue: tuple(sums) for queue, sums in total.items()}
+    def keep(self, has_chance: Callable[[Workload], bool]) -> None:
+        """Leave out all other pieces."""
+        self.entries = [each for each in self.entries[self.at :] if has_chance(each[1])]
+        self.at = 0
 
 
 class QueueOrder:
@@ -160,24 +73,26 @@ class QueueOrder:
     def __init__(
         self, state: ClusterState, without: Container[str] = (), *, opportunistic: bool = False
     ) -> None:
+        self._state = state
         self._standing: QueueUsage = state.standing
         self._worth = state.worth
+        self._without = frozenset(without) if isinstance(without, set | frozenset) else without
         self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
         """By queue and the amounts of its next piece; valid until the usage of a queue changes."""
         self._keys_of = state.standing.version
-        self._pieces: dict[str, list[tuple[tuple[object, ...], GangPart]]] = {}
-        for name in state.unmet:
-            if name in without:
-                continue
-            workload = state.workloads[name]
-            if workload.is_opportunistic is not opportunistic:
-                continue
-            piece = next_piece(state, workload)
-            if piece is not None:
-                key = piece.order(self._worth)
-                self._pieces.setdefault(workload.queue, []).append((key, piece))
-        for pieces in self._pieces.values():
-            heapq.heapify(pieces)
+        self._lines: dict[str, list[_Line]] = {}
+        self._aside: list[tuple[str, _Line]] = []
+        """Lines that were left out, with their queues."""
+        for queue, lines in WaitingLines.current(state).of.items():
+            own = [
+                line
+                for entries in lines.values()
+                if entries[0][1].is_opportunistic is opportunistic
+                and (line := _Line(state, entries)).skip(self._without)
+            ]
+            if own:
+                heapq.heapify(own)
+                self._lines[queue] = own
         self._heaps: dict[str | None, list[tuple[tuple[object, ...], str]]] = {}
         self._open(None)
 
@@ -193,9 +108,9 @@ class QueueOrder:
         self._heaps[parent] = heap
 
     def _head(self, name: str) -> GangPart | None:
-        pieces = self._pieces.get(name)
-        if pieces:
-            return pieces[0][1]
+        lines = self._lines.get(name)
+        if lines:
+            return lines[0].first
         heap = self._heaps.get(name)
         return self._head(heap[0][1]) if heap else None
 
@@ -242,36 +157,47 @@ class QueueOrder:
         return self._standing.has_turn(name, level, piece.amounts)
 
     def serve(
-        self,
-        attempt: Callable[[GangPart], GangPart | None],
-        is_hopeless: Callable[[GangPart], bool] = lambda _: False,
+        self, attempt: Callable[[GangPart], GangPart | None], has_chance: Chance = any_has
     ) -> Iterator[GangPart]:
         """Try each piece in turn, by the usage of queues after the earlier tries.
 
         `attempt` returns the next piece of the workload if it got this one; None: no more. After a
-        try in vain, `is_hopeless` says whether pieces of the queue that are alike have none either:
-        they are left out until a try succeeds. Yields each piece that was tried.
+        try in vain, `has_chance` says what to do with later pieces of the kind: those without a
+        chance are left out, until `revive`. Yields each piece that was tried.
         """
-        in_vain: dict[str, list[GangPart]] = {}
         while self._heaps[None]:
             leaf: str | None = None
             while self._heaps.get(leaf):
                 leaf = self._heaps[leaf][0][1]
             assert leaf is not None
-            _, piece = heapq.heappop(self._pieces[leaf])
+            lines = self._lines[leaf]
+            line = heapq.heappop(lines)
+            piece = line.first
+            line.at += 1
+            aside = len(self._aside)
             following = attempt(piece)
-            if following is None:
-                if is_hopeless(piece):
-                    in_vain.setdefault(leaf, []).append(piece)
-            else:
-                in_vain.clear()
-                key = following.order(self._worth)
-                heapq.heappush(self._pieces[leaf], (key, following))
-            pieces = self._pieces[leaf]
-            while pieces and any(pieces[0][1].is_like(each) for each in in_vain.get(leaf, ())):
-                heapq.heappop(pieces)
+            chance = True if following is not None else has_chance(piece)
+            if callable(chance):
+                line.keep(chance)
+            if line.skip(self._without):
+                if chance:
+                    heapq.heappush(lines, line)
+                else:
+                    self._aside.append((leaf, line))
+            if following is not None:
+                entry = sort_key(following, self._worth), following.workload
+                heapq.heappush(lines, _Line(self._state, [entry]))
             yield piece
-            self._moved(leaf)
+            if len(self._aside) < aside:  # revived
+                self._open(None)
+            else:
+                self._moved(leaf)
+
+    def revive(self) -> None:
+        """Serve again what is left of lines that were left out, because others have ended."""
+        for leaf, line in self._aside:
+            heapq.heappush(self._lines[leaf], line)
+        self._aside.clear()
 
     def _moved(self, leaf: str) -> None:
         """Put a queue and the queues above it in their places, after its usage has changed."""
