@@ -8,11 +8,11 @@ priority in the same queue. A gang that lost members and does not get them back 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from moiety.policy.autoscaler import ScalingPlan, scale, with_growth
 from moiety.policy.backfill import Reservation, reserve
-from moiety.policy.estimate.remaining_time import Runtimes, takes_at_most, unknown
+from moiety.policy.cycle_settings import USUAL, CycleSettings
+from moiety.policy.estimate.remaining_time import takes_at_most
 from moiety.policy.explain.pending_reasons import PendingReasons, ending
 from moiety.policy.memory import PolicyMemory
 from moiety.policy.model.cluster import WHOLE_GPU
@@ -39,7 +39,7 @@ from moiety.policy.preempt.victims import Victims
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.kept_state import KeptState
+from moiety.policy.state.kept_state import Changes, KeptState
 from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.queue_order import Chance, QueueOrder, any_has
 from moiety.policy.state.waiting_lines import WaitingLines
@@ -49,30 +49,6 @@ Ends = list[EndedUnit]
 Making = Callable[[ClusterState, GangPart, Victims, int], Ends | None]
 
 
-@dataclass(frozen=True, slots=True)
-class CycleSettings:
-    """How far a cycle may go to make room, and which workloads get reservations."""
-
-    min_run_s: float = 0.0
-    """A task that has run for less is neither ended nor moved for others."""
-    moves_max: int = 64
-    """The most tasks that are moved in one cycle to make room, also where others end for the same
-    room: tasks that would have to move beyond that end instead."""
-    defragment_moves: int = 0
-    """The most tasks that are moved to make free room more useful, in a cycle in which nothing else
-    moves or ends."""
-    reservations: int = 1
-    """The most workloads that wait for more than one GPU and get a reservation."""
-    reserve_after_s: float = 600.0
-    """How long a workload waits before it gets a reservation."""
-    runtimes: Runtimes = unknown
-    reasons: bool = True
-    """Whether the plan says why each workload waits; a replay does not ask."""
-
-
-USUAL = CycleSettings()
-
-
 def decide(
     snapshot: Snapshot,
     known: WorkloadMix | None = None,
@@ -80,6 +56,7 @@ def decide(
     budget: WorkBudget | None = None,
     memory: PolicyMemory | None = None,
     kept: KeptState | None = None,
+    changes: Changes | None = None,
 ) -> CyclePlan:
     """What should happen now: evictions, moves, placements, and why the others wait.
 
@@ -87,11 +64,13 @@ def decide(
     these pools; None: the work of the snapshot. With a `budget` the answer is the best that was
     found within it. A `memory` adds the worth of work: it orders work within a queue and priority,
     and lets work of much more worth end other work there; the plan then says when to ask again.
-    What `kept` has of the decision before is used again: it saves time and changes nothing.
+    What `kept` has of the decision before is used again: it saves time and changes nothing. With
+    `changes`, work is that of the decision before and what has changed; the snapshot has none, and
+    `known` is needed.
 
-    Raises InvalidValue for a snapshot that makes no sense.
+    Raises InvalidValue for a snapshot or changes that make no sense.
     """
-    cycle = Cycle(snapshot, known, settings, budget, memory, kept)
+    cycle = Cycle(snapshot, known, settings, budget, memory, kept, changes)
     cycle.run()
     return CyclePlan(cycle.decisions(), cycle.look_s())
 
@@ -107,11 +86,12 @@ class Cycle:
         budget: WorkBudget | None = None,
         memory: PolicyMemory | None = None,
         kept: KeptState | None = None,
+        changes: Changes | None = None,
     ) -> None:
         budget = budget or WorkBudget()
         budget.begin()
         self.known = known or typical_work(snapshot.workloads)
-        self.state = (kept or KeptState()).follow(snapshot, self.known, budget)
+        self.state = (kept or KeptState()).follow(snapshot, self.known, budget, changes)
         self.settings = settings
         self._memory = memory
         if memory is not None:
@@ -143,13 +123,13 @@ class Cycle:
         self.ended |= over.keys()
         self.overdue |= over.keys()
         self._fill()
-        everybody = self.state.workloads.values()
-        opportunists = any(workload.is_opportunistic for workload in everybody)
+        opportunists = bool(self.state.opportunists)
         made = opportunists and self._make(reclaim.displace, "displaced")
         made = (bool(self.moves_left) and self._make(reclaim.consolidate, "moved")) or made
-        if not self.state.unmet <= self.state.worth.keys():  # else outranking took what it may
+        is_waited = not self.state.unmet <= self.state.worth.keys()
+        if is_waited and len(self.state.standing.paths) > 1:  # else outranking took what it may
             made = self._make(reclaim.reclaim, "reclaimed") or made
-        if len({workload.priority for workload in everybody}) > 1:
+        if len(self.state.priorities) > 1:
             made = self._make(reclaim.preempt, "preempted") or made
         if made:
             self._fill("refill")
@@ -161,7 +141,7 @@ class Cycle:
             self._repack()
         self._explain()
         self._end(incomplete(self.state))
-        if any(pool.is_dynamic for pool in self.state.snapshot.pools):
+        if self.settings.scales and any(pool.is_dynamic for pool in self.state.snapshot.pools):
             self._scale()
         if not self.state.budget.is_used_up():
             self.state.budget.tried.clear()

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.memory import (
     Began,
     Divided,

@@ -13,15 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from moiety.policy.autoscaler import scale
 from moiety.policy.model.cluster import Node, Pool
 from moiety.policy.model.decisions import Growth
-from moiety.policy.model.snapshot import Running, Snapshot, Spot, Starting, Task
-from moiety.policy.model.workloads import single
+from moiety.policy.model.snapshot import Starting
 from moiety.policy.place.arrays import Bools, Mask, Seat
-from moiety.policy.state.cluster_state import ClusterState
-from moiety.sim.replay import LiveRun, Progress, ReplaySettings, placer_of
+from moiety.sim.replay import LiveRun, Progress, ReplaySettings, ordered
 from moiety.sim.results import PoolUse, Result
+from moiety.sim.task_engine import TaskEngine
 from moiety.sim.trace import Trace
 
 LOOK_S: Final = 30.0
@@ -49,7 +47,7 @@ def live_on_pools(
         nodes += [
             replace(pool.template, name=f"{pool.name}-{at}") for at in range(1, pool.nodes_max + 1)
         ]
-    whole = replace(trace, nodes=tuple(nodes), node_order=None)
+    whole = ordered(replace(trace, nodes=tuple(nodes), node_order=None), setting)
     run = _PoolsRun(whole, pools, setting, progress)
     run.clock.run()
     return run.result(setting)
@@ -61,8 +59,14 @@ class _PoolsRun(LiveRun):
     def __init__(
         self, trace: Trace, pools: Sequence[Pool], setting: ReplaySettings, progress: Progress
     ) -> None:
-        super().__init__(trace, placer_of(trace, setting), progress)
         self._pools = {pool.name: pool for pool in pools}
+        others = sorted({node.pool for node in trace.nodes} - self._pools.keys())
+        by_rule = (
+            replace(pool, placing=setting.placing, choosing=setting.choosing)
+            for pool in (*map(Pool, others), *pools)
+        )
+        engine = TaskEngine((), tuple(by_rule), trace.typical, setting.seed)
+        super().__init__(trace, engine, progress)
         self._of = {
             name: [at for at, node in enumerate(trace.nodes) if node.pool == name]
             for name in self._pools
@@ -71,7 +75,7 @@ class _PoolsRun(LiveRun):
         for name, own in self._of.items():
             self._there[own[self._pools[name].nodes_min :]] = False
         self._open = Mask(self._there)
-        self._running: dict[int, Running] = {}
+        self._tell_nodes()
         self._tasks_on = [0] * len(trace.nodes)
         self._empty_since = dict.fromkeys(
             (at for own in self._of.values() for at in own), self.began_s
@@ -93,17 +97,10 @@ class _PoolsRun(LiveRun):
 
     def began(self, at: int, seat: Seat) -> None:
         """A task begins to run."""
-        job = self.trace.jobs[at]
-        node = self.trace.nodes[seat.node].name
-        task = Task(str(at), "main", 0)
-        self._running[at] = Running(
-            task, job.shape, Spot(node, seat.gpus, seat.gpu_milli), self.clock.now_s
-        )
         self._tasks_on[seat.node] += 1
 
     def ended(self, at: int, seat: Seat) -> None:
         """A task has ended."""
-        del self._running[at]
         self._tasks_on[seat.node] -= 1
         self._pay()
         self._cost, self._cost_until_s = dict(self._nodes_s), self._paid_s
@@ -146,16 +143,17 @@ class _PoolsRun(LiveRun):
         if not self.waiting and not any(when_s <= now_s for when_s in due):
             self._look_later(due)
             return
-        snapshot = self._snapshot(idle)
         self._pay()
-        for decision in scale(
-            ClusterState(snapshot, self.trace.typical), self.trace.typical
-        ).decisions:
+        empty_since = {nodes[at].name: since_s for at, since_s in idle.items()}
+        begun, scaling = self.engine.scale(now_s, self._starting, empty_since)
+        self.start(begun)
+        for decision in scaling:
             if isinstance(decision, Growth):
                 self._start_nodes(decision)
             else:
                 at = next(each for each in idle if nodes[each].name == decision.node)
                 self._there[at] = False
+                self._tell_nodes()
         self._look_later(due)
 
     def _look_later(self, due: Sequence[float]) -> None:
@@ -163,21 +161,10 @@ class _PoolsRun(LiveRun):
         if later:
             self._look_by(min(later))
 
-    def _snapshot(self, idle: dict[int, float]) -> Snapshot:
-        nodes = self.trace.nodes
-        there = tuple(node for node, up in zip(nodes, self._there.tolist(), strict=True) if up)
-        jobs = self.trace.jobs
-        known = (*self._running, *self.waiting)
-        others = {node.pool for node in there} - set(self._pools)
-        return Snapshot(
-            there,
-            tuple(single(str(at), jobs[at].shape, jobs[at].submitted_s) for at in known),
-            tuple(self._running.values()),
-            pools=(*(Pool(name) for name in sorted(others)), *self._pools.values()),
-            now_s=self.clock.now_s,
-            starting=tuple(self._starting),
-            empty_since={nodes[at].name: since_s for at, since_s in idle.items()},
-        )
+    def _tell_nodes(self) -> None:
+        """Tell the engine which nodes are there."""
+        there = zip(self.trace.nodes, self._there.tolist(), strict=True)
+        self.engine.nodes_are([node for node, up in there if up])
 
     def _start_nodes(self, growth: Growth) -> None:
         self._started[growth.pool] += growth.nodes
@@ -196,6 +183,7 @@ class _PoolsRun(LiveRun):
                 at = next(at for at in self._of[each.pool] if not self._there[at])
                 self._there[at] = True
                 self._empty_since[at] = self.clock.now_s
+            self._tell_nodes()
             self.serve_waiting()
             self.changed()
 
@@ -210,8 +198,7 @@ class _PoolsRun(LiveRun):
             self._nodes_s[name] += count * (now_s - self._paid_s)
         self._paid_s = now_s
         until_s = min(now_s, self.last_s)
-        cluster = self.placer.cluster
-        there = int(cluster.capacity[self._there].sum())
+        there = int(self.cluster.capacity[self._there].sum())
         self._gpus_s += there * max(until_s - self._gpus_until_s, 0.0)
         self._gpus_until_s = max(until_s, self._gpus_until_s)
 

@@ -1,4 +1,4 @@
-"""Replays a trace on an empty cluster, task by task, with one rule of placement.
+"""Replays a trace on an empty cluster, task by task; the policy engine decides, by one rule.
 
 `fill` lets tasks arrive and never end, until `load_percent` of the capacity has been asked for:
 that is how publications compare rules of placement. `live` lets tasks arrive and end at their
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.model.cluster import Choosing, Placing
-from moiety.policy.model.snapshot import Task
+from moiety.policy.model.cluster import Choosing, Placing, Pool
+from moiety.policy.model.snapshot import Spot, Task
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import Mask, NodeArrays, Seat
 from moiety.policy.place.placement_refusals import refuse
-from moiety.policy.place.placer import Placer
 from moiety.sim.clock import Clock
 from moiety.sim.results import Bucket, Live, Result, compare
+from moiety.sim.task_engine import TaskEngine
 from moiety.sim.trace import Trace
 
 LOAD_PERCENT: Final = 130
@@ -79,8 +79,9 @@ def arrivals(trace: Trace, setting: ReplaySettings) -> Sequence[int]:
 
 def fill(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: None) -> Result:
     """Tasks arrive one after the other and stay; `progress` gets the number of new decisions."""
-    placer = placer_of(trace, setting)
-    cluster = placer.cluster
+    trace = ordered(trace, setting)
+    engine, cluster = engine_of(trace, setting), NodeArrays(trace.nodes)
+    at_node = {node.name: at for at, node in enumerate(trace.nodes)}
     shapes = [job.shape for job in trace.jobs]
     coming = arrivals(trace, setting)
     known = trace.typical.weighted
@@ -92,13 +93,16 @@ def fill(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: N
     for count, job in enumerate(coming, start=1):
         shape = shapes[job]
         before_s = time.perf_counter()
-        seat = placer.find(shape)
-        if seat is None:
-            refused[shape] += 1
-        else:
-            placer.take(shape, seat)
-            placed += 1
+        engine.came(count, shape, 0.0)
+        begun = engine.begin(0.0)
         spent_s += time.perf_counter() - before_s
+        if begun:
+            [(_, spot)] = begun
+            cluster.take(shape, Seat(at_node[spot.node], spot.gpus, spot.gpu_milli))
+            placed += 1
+        else:
+            engine.gone(count)
+            refused[shape] += 1
         arrived += shape.total_milli
         load = arrived / (whole / 1000) / 10  # in percent, by the published steps: they round
         loads.append(round(load))
@@ -133,7 +137,8 @@ def fill(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: N
 def live(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: None) -> Result:
     """Tasks arrive and end at their times; a task that can never run is refused on arrival."""
     trace.check_timed()
-    run = LiveRun(trace, placer_of(trace, setting), progress)
+    trace = ordered(trace, setting)
+    run = LiveRun(trace, engine_of(trace, setting), progress)
     run.clock.run()
     return run.result(setting)
 
@@ -141,9 +146,12 @@ def live(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: N
 class LiveRun:
     """The state of a live replay."""
 
-    def __init__(self, trace: Trace, placer: Placer, progress: Progress) -> None:
+    def __init__(self, trace: Trace, engine: TaskEngine, progress: Progress) -> None:
         self.trace = trace
-        self.placer = placer
+        self.engine = engine
+        self.cluster = NodeArrays(trace.nodes)
+        """What is in use on each node."""
+        self._at_node = {node.name: at for at, node in enumerate(trace.nodes)}
         self.clock = Clock()
         self.waiting: dict[int, None] = {}
         self.waits_s: dict[int, float] = {}
@@ -174,74 +182,69 @@ class LiveRun:
     def _coming(self, at: int) -> Callable[[], None]:
         def come() -> None:
             self.progress(1)
-            if self._start(at):
-                self.changed()
-                return
-            shape = self.trace.jobs[at].shape
-            task = Task(self.trace.jobs[at].name, "main", 0)
-            refusal = refuse(self.placer.cluster, shape, task, self.open())
-            if refusal.is_final:
-                self.refused[refusal.reason.value] += 1
-            else:
-                self.waiting[at] = None
+            job = self.trace.jobs[at]
+            self.waiting[at] = None
+            self.engine.came(at, job.shape, job.submitted_s)
+            self.serve_waiting()
+            if at in self.waiting:
+                refusal = refuse(self.cluster, job.shape, Task(job.name, "main", 0), self.open())
+                if refusal.is_final:
+                    self.refused[refusal.reason.value] += 1
+                    del self.waiting[at]
+                    self.engine.gone(at)
+                    return
                 self._note()
-                self.changed()
+            self.changed()
 
         return come
 
-    def _start(self, at: int) -> bool:
-        job = self.trace.jobs[at]
+    def serve_waiting(self) -> None:
+        """Ask the engine what begins now."""
         before_s = time.perf_counter()
-        seat = self.placer.find(job.shape, self.open())
-        if seat is not None:
-            self._account()
-            self.placer.take(job.shape, seat)
+        begun = self.engine.begin(self.clock.now_s)
         self.spent_s += time.perf_counter() - before_s
-        if seat is None:
-            return False
-        self.waits_s[at] = self.clock.now_s - job.submitted_s
-        self._note()
-        self.began(at, seat)
-        assert job.duration_s is not None
-        self.clock.at(self.clock.now_s + job.duration_s, self._ending(at, seat), ENDS)
-        return True
+        self.start(begun)
+
+    def start(self, begun: Iterable[tuple[int, Spot]]) -> None:
+        """Let tasks begin, each in its place."""
+        for at, spot in begun:
+            job = self.trace.jobs[at]
+            seat = Seat(self._at_node[spot.node], spot.gpus, spot.gpu_milli)
+            self._account()
+            self.cluster.take(job.shape, seat)
+            del self.waiting[at]
+            self.waits_s[at] = self.clock.now_s - job.submitted_s
+            self._note()
+            self.began(at, seat)
+            assert job.duration_s is not None
+            self.clock.at(self.clock.now_s + job.duration_s, self._ending(at, seat), ENDS)
 
     def _ending(self, at: int, seat: Seat) -> Callable[[], None]:
         def end() -> None:
             self._account()
-            self.placer.give_back(self.trace.jobs[at].shape, seat)
+            self.cluster.give_back(self.trace.jobs[at].shape, seat)
+            self.engine.gone(at)
             self.ended(at, seat)
             self.serve_waiting()
+            self._note()
             self.changed()
 
         return end
 
-    def serve_waiting(self) -> None:
-        """Start waiting jobs, the oldest first, because GPUs have become free."""
-        full: set[Shape] = set()
-        for waiting in list(self.waiting):
-            wanted = self.trace.jobs[waiting].shape
-            if wanted not in full:
-                if self._start(waiting):
-                    del self.waiting[waiting]
-                else:
-                    full.add(wanted)
-        self._note()
-
     def _account(self) -> None:
         until_s = min(self.clock.now_s, self.last_s)
-        self.milli_s += self.placer.cluster.used_milli * max(until_s - self.since_s, 0.0)
+        self.milli_s += self.cluster.used_milli * max(until_s - self.since_s, 0.0)
         self.since_s = max(until_s, self.since_s)
 
     def _note(self) -> None:
-        used = self.placer.cluster.used_milli / 1000
+        used = self.cluster.used_milli / 1000
         if self.timeline and self.timeline[-1][0] == self.clock.now_s:
             self.timeline.pop()
         self.timeline.append((self.clock.now_s, used, len(self.waiting)))
 
     def result(self, setting: ReplaySettings) -> Result:
         """The result of the replay."""
-        cluster = self.placer.cluster
+        cluster = self.cluster
         waits = np.array(list(self.waits_s.values()) or [0.0])
         times = np.array(
             [wait + (self.trace.jobs[at].duration_s or 0.0) for at, wait in self.waits_s.items()]
@@ -275,14 +278,25 @@ class LiveRun:
         )
 
 
-def placer_of(trace: Trace, setting: ReplaySettings) -> Placer:
-    """The rule on the trace's nodes, all empty."""
+def ordered(trace: Trace, setting: ReplaySettings) -> Trace:
+    """The same, with names of nodes that have the order among equals."""
     order: Sequence[int] | None = trace.node_order
     if setting.shuffle_nodes:
         random = np.random.Generator(np.random.PCG64([setting.seed, len(trace.nodes)]))
         order = random.permutation(len(trace.nodes)).tolist()
-    cluster = NodeArrays(trace.nodes)
-    return Placer(cluster, setting.placing, setting.choosing, trace.typical, order, setting.seed)
+    if order is None:
+        return trace
+    nodes = (
+        replace(node, name=f"{place:07}") for node, place in zip(trace.nodes, order, strict=True)
+    )
+    return replace(trace, nodes=tuple(nodes))
+
+
+def engine_of(trace: Trace, setting: ReplaySettings) -> TaskEngine:
+    """An engine for the trace's nodes, all empty and in one pool with this rule."""
+    pool = Pool(placing=setting.placing, choosing=setting.choosing)
+    nodes = [replace(node, pool=pool.name) for node in trace.nodes]
+    return TaskEngine(nodes, (pool,), trace.typical, setting.seed)
 
 
 def _buckets(

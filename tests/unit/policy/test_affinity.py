@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.decisions import Eviction, Reason
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Affinity, Shape, Workload, single

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.explanation import explain
 from moiety.policy.model.cluster import Node, Pool
 from moiety.policy.model.decisions import Decision, Growth, Release

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.cluster import Node, gpus
 from moiety.policy.model.decisions import (
     Decision,

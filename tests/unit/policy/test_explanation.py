@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.explanation import explain, what_if
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.cluster import Placing, Pool
 from moiety.policy.model.decisions import Placement
 from moiety.policy.model.snapshot import Snapshot

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.memory import Began, Passed, PolicyMemory, Submitted, learn
 from moiety.policy.model.decisions import CyclePlan, Eviction
 from moiety.policy.model.queues import Amounts, Queue

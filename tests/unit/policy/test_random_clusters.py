@@ -11,7 +11,8 @@ from random import Random
 
 import pytest
 
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.explanation import explain
 from moiety.policy.model.cluster import Node
 from moiety.policy.model.decisions import (

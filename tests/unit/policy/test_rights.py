@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from moiety.policy.cycle import Cycle, CycleSettings, decide
+from moiety.policy.cycle import Cycle, decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.cluster import Node
 from moiety.policy.model.decisions import Eviction, Move, Placement, PlacementRefusal, Reason
 from moiety.policy.model.queues import RESOURCES, Amounts, Queue

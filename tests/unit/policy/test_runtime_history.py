@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.estimate.remaining_time import Runtimes, remaining, takes_at_most, unknown
 from moiety.policy.estimate.runtime_history import PastRun, RuntimeHistory, runtimes, still_running
 from moiety.policy.explain.explanation import explain

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Domain, Shape, Strictness, Subgroup, Workload

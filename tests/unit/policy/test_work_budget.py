@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from moiety.policy import cycle
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain import pending_reasons
 from moiety.policy.model.decisions import Reason
 from moiety.policy.model.queues import Amounts, Queue

@@ -12,7 +12,7 @@ from moiety.cli.output import Number, Size, output_option
 from moiety.model.errors import BadArgument
 
 if TYPE_CHECKING:
-    from moiety.policy.cycle import CycleSettings
+    from moiety.policy.cycle_settings import CycleSettings
     from moiety.policy.explain.explanation import Explanation
     from moiety.policy.model.snapshot import Snapshot, Task
     from moiety.sim.scenario_file import Scenario
@@ -142,7 +142,7 @@ def _read(
     file: Path, name: str | None, history: Path | None
 ) -> tuple[Scenario, Snapshot, CycleSettings]:
     """The case, its cluster with host memory in MiB, and what is known of run times."""
-    from moiety.policy.cycle import CycleSettings
+    from moiety.policy.cycle_settings import CycleSettings
     from moiety.policy.estimate.runtime_history import RuntimeHistory, runtimes, still_running
     from moiety.sim.gangs import ran_before
     from moiety.sim.scenario_file import RefusedCase, read_scenarios

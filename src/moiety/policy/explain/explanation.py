@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import USUAL, Cycle, CycleSettings
+from moiety.policy.cycle import Cycle
+from moiety.policy.cycle_settings import USUAL, CycleSettings
 from moiety.policy.estimate.remaining_time import Remaining, remaining, takes_at_most
 from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, PlacementRefusal
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,6 +78,12 @@ class Snapshot:
     starting: tuple[Starting, ...] = ()
     empty_since: Mapping[str, float] = field(default_factory=dict)
     """Since when nothing runs on a node, by its name; a node without an entry is not given back."""
+
+    def at(self, now_s: float) -> Snapshot:
+        """The same at another time."""
+        twin = copy(self)
+        object.__setattr__(twin, "now_s", now_s)
+        return twin
 
     def __post_init__(self) -> None:
         for kind, names in (

@@ -8,9 +8,9 @@ from moiety.policy.state.cluster_state import ClusterState
 def overdue(state: ClusterState) -> dict[str, str]:
     """Workloads that have run for as long as they may, by name, with the reason to end them."""
     found = {}
-    for name in sorted(state.tasks_of):
+    for name in sorted(state.bounded):
         most_s = state.workloads[name].max_run_s
-        tasks = state.tasks_of[name]
+        tasks = state.tasks_of.get(name)
         if most_s is None or not tasks:
             continue
         ran_s = state.snapshot.now_s - min(state.began[task].since_s for task in tasks)

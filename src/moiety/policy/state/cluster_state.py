@@ -74,6 +74,14 @@ class ClusterState:
         """The running tasks of each workload."""
         self.running: Counter[tuple[str, str]] = Counter()
         """How many tasks of a workload's subgroup run."""
+        self.priorities: Counter[int] = Counter()
+        """How many workloads have each priority."""
+        self.opportunists = 0
+        """How many workloads are opportunistic."""
+        self.bounded: set[str] = set()
+        """Workloads that may run for only so long."""
+        for workload in snapshot.workloads:
+            self.count(workload, 1)
         self._log: list[tuple[Task, PlacedTask, int]] = []
         self._seat_all()
         self.unmet = {name for (name, sub), size in self.sizes.items() if self._lacks(name, sub)}
@@ -88,6 +96,15 @@ class ClusterState:
         """What `queue_order` has found of all that waits."""
         self._watched: list[set[str]] = []
         self._numbers: dict[Hashable, int] = {}
+
+    def count(self, workload: Workload, sign: int) -> None:
+        """Count a workload that comes (sign 1) or goes (-1)."""
+        self.priorities[workload.priority] += sign
+        if not self.priorities[workload.priority]:
+            del self.priorities[workload.priority]
+        self.opportunists += sign * workload.is_opportunistic
+        if workload.max_run_s is not None:
+            (self.bounded.add if sign > 0 else self.bounded.discard)(workload.name)
 
     def watch(self) -> set[str]:
         """A new set; each workload that begins or loses tasks, comes or goes is added to it."""

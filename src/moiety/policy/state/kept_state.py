@@ -6,6 +6,8 @@ decisions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import Choosing, Placing
 from moiety.policy.model.snapshot import Running, Snapshot, Task
@@ -16,6 +18,23 @@ from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.state.cluster_state import ClusterState
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has changed since the decision before. What it decided and is not here did not happen.
+
+    What ends comes before what begins.
+    """
+
+    came: tuple[Workload, ...] = ()
+    """Workloads that wait from now on."""
+    gone: tuple[str, ...] = ()
+    """Workloads that are over, with all of their tasks."""
+    began: tuple[Running, ...] = ()
+    """Tasks that have a place now, or another one."""
+    ended: tuple[Task, ...] = ()
+    """Tasks that have lost their places."""
+
+
 class KeptState:
     """The state after the last decision, if there is one that can be used again."""
 
@@ -23,9 +42,26 @@ class KeptState:
         self._state: ClusterState | None = None
         self._known: WorkloadMix | None = None
 
-    def follow(self, snapshot: Snapshot, known: WorkloadMix, budget: WorkBudget) -> ClusterState:
-        """The state of a snapshot. Raises as `ClusterState`."""
+    def follow(
+        self,
+        snapshot: Snapshot,
+        known: WorkloadMix,
+        budget: WorkBudget,
+        changes: Changes | None = None,
+    ) -> ClusterState:
+        """The state of a snapshot. Raises as `ClusterState`.
+
+        With `changes`, it is the state before with these, on the snapshot's nodes, which are the
+        same. Raises InvalidValue if there is none.
+        """
         state, self._state = self._state, None
+        if changes is not None:
+            if state is None or known is not self._known or not _is_same(state.snapshot, snapshot):
+                raise InvalidValue("there is no state that could have changed: name all work")
+            _change(state, changes)
+            state.reset(snapshot, budget)
+            self._state = state
+            return state
         is_alike = state and known is self._known and _is_alike(state.snapshot, snapshot)
         if not (state and is_alike and _follow(state, snapshot, budget)):
             state = ClusterState(snapshot, known, budget)
@@ -44,6 +80,44 @@ def _is_alike(before: Snapshot, now: Snapshot) -> bool:
             pool.placing is Placing.RANDOM or pool.choosing is Choosing.RANDOM for pool in now.pools
         )
     )
+
+
+def _is_same(before: Snapshot, now: Snapshot) -> bool:
+    """Whether the cluster and the queues are the same objects."""
+    return (
+        before.nodes is now.nodes and before.pools is now.pools and before.queues is now.queues
+    )
+
+
+def _change(state: ClusterState, changes: Changes) -> None:
+    """Undo what was planned, and do what has happened."""
+    state.back(0)
+    for name in changes.gone:
+        if name not in state.workloads:
+            raise InvalidValue(f"{name} is over, and there is no such workload")
+    for task in changes.ended:
+        if task not in state.seated:
+            raise InvalidValue(f"{task} has lost its place, and had none")
+        _unseat(state, task)
+    for name in changes.gone:
+        for task in list(state.tasks_of.get(name, ())):
+            _unseat(state, task)
+        _forget(state, name)
+    for workload in changes.came:
+        if workload.name in state.workloads:
+            raise InvalidValue(f"there are two workloads of the name {workload.name}")
+        _add(state, workload)
+    for each in changes.began:
+        if each.task in state.seated:
+            _unseat(state, each.task)
+    for each in changes.began:
+        _seat(state, each)
+        state.began[each.task] = each
+
+
+def _unseat(state: ClusterState, task: Task) -> None:
+    state.stop(task)
+    del state.began[task]
 
 
 def _follow(state: ClusterState, snapshot: Snapshot, budget: WorkBudget) -> bool:
@@ -94,6 +168,7 @@ def _is_there(state: ClusterState, each: Running, gone: set[str], planned: set[T
 
 def _forget(state: ClusterState, name: str) -> None:
     workload = state.workloads.pop(name)
+    state.count(workload, -1)
     state.unmet.discard(name)
     state.touch(name)
     state.tasks_of.pop(name, None)
@@ -105,6 +180,7 @@ def _forget(state: ClusterState, name: str) -> None:
 def _add(state: ClusterState, workload: Workload) -> None:
     state.standing.check(workload.queue, workload.name)
     state.workloads[workload.name] = workload
+    state.count(workload, 1)
     state.touch(workload.name)
     for subgroup in workload.subgroups:
         state.sizes[workload.name, subgroup.name] = subgroup.tasks

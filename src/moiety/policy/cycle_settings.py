@@ -1,0 +1,34 @@
+"""How far a cycle may go, and what its plan has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from moiety.policy.estimate.remaining_time import Runtimes, unknown
+
+
+@dataclass(frozen=True, slots=True)
+class CycleSettings:
+    """How far a cycle may go to make room, and which workloads get reservations."""
+
+    min_run_s: float = 0.0
+    """A task that has run for less is neither ended nor moved for others."""
+    moves_max: int = 64
+    """The most tasks that are moved in one cycle to make room, also where others end for the same
+    room: tasks that would have to move beyond that end instead."""
+    defragment_moves: int = 0
+    """The most tasks that are moved to make free room more useful, in a cycle in which nothing else
+    moves or ends."""
+    reservations: int = 1
+    """The most workloads that wait for more than one GPU and get a reservation."""
+    reserve_after_s: float = 600.0
+    """How long a workload waits before it gets a reservation."""
+    runtimes: Runtimes = unknown
+    reasons: bool = True
+    """Whether the plan says why each workload waits; a replay does not ask."""
+    scales: bool = True
+    """Whether the plan says which nodes of dynamic pools start and go."""
+
+
+USUAL: Final = CycleSettings()
