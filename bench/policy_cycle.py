@@ -24,6 +24,9 @@ GPUS = 8
 ONE = Shape(4000, 16_384, 1, 1000)
 EIGHT = Shape(32_000, 131_072, 8, 1000)
 GANGS = 4000
+MANY = 20_000
+PROJECTS = 20
+EVICTIONS_MIN = 100
 NODES = 1000
 GANG_NODES = 500
 GANG_TASKS = 250
@@ -32,8 +35,8 @@ PEER = "baseline: KAI-Scheduler's own benchmark"
 
 
 def measure() -> list[Figure]:
-    """Six figures."""
-    found = [_cycle()]
+    """Seven figures."""
+    found = [_cycle(), _many()]
     for nodes, bar, peer in ((100, 0.02, 0.21), (500, 0.1, 9.2), (1000, 0.2, 76.0)):
         snapshot = full(nodes, (workload("wants", "poor", ONE, 1),))
         figure, decisions = _figure(f"policy_reclaim_{nodes}_s", snapshot, bar, peer)
@@ -47,6 +50,18 @@ def _cycle() -> Figure:
     note = (
         f"{count(decisions, Placement)} tasks placed, {count(decisions, PlacementRefusal)} gangs "
         "told why not; baseline: KAI-Scheduler fills 500 nodes with 4,000 jobs of one GPU"
+    )
+    return _noted(figure, note)
+
+
+def _many() -> Figure:
+    """Each of twenty projects waits for more than it is due, and takes back a part of that."""
+    figure, decisions = _figure("policy_cycle_20000_s", many(), 0.5, None)
+    assert count(decisions, Eviction) >= EVICTIONS_MIN
+    note = (
+        f"{MANY} gangs of {PROJECTS} projects wait, {count(decisions, Eviction)} jobs of two other "
+        f"queues end for {count(decisions, Placement)} tasks, "
+        f"{count(decisions, PlacementRefusal)} gangs are told why not"
     )
     return _noted(figure, note)
 
@@ -73,7 +88,7 @@ def _unschedulable() -> Figure:
 
 
 def _figure(
-    name: str, snapshot: Snapshot, bar: float, peer: float
+    name: str, snapshot: Snapshot, bar: float, peer: float | None
 ) -> tuple[Figure, list[Decision]]:
     """What deciding on a snapshot takes; the note has the processor's time so far."""
     took, worked, decisions = timed(snapshot)
@@ -151,19 +166,44 @@ def full(nodes: int, wanting: tuple[Workload, ...], kept: int = 0) -> Snapshot:
     )
 
 
+def many() -> Snapshot:
+    """20,000 gangs of twenty projects wait on a full cluster, of which a fiftieth is due to them."""
+    whole = NODES * GPUS * 1000
+    snapshot = full(NODES, ())
+    due = whole // 50
+    departments = [Queue(f"d{at}", quota=Amounts(gpu_milli=due // 4)) for at in range(4)]
+    own = [Queue(name, name[:2], Amounts(gpu_milli=due // PROJECTS)) for name in projects()]
+    rich = [Queue(f"rich{at}", quota=Amounts(gpu_milli=(whole - due) // 2)) for at in range(2)]
+    return replace(
+        snapshot,
+        workloads=(*snapshot.workloads, *waiting(MANY)),
+        queues=(*rich, *departments, *own),
+        now_s=float(len(snapshot.workloads) + MANY),
+    )
+
+
 def gangs() -> Snapshot:
     """4,000 gangs of twenty projects wait, for more than there is."""
-    random = Random(0)
     whole = NODES * GPUS * 1000
-    projects = [f"d{at % 4}p{at}" for at in range(20)]
     queues = [Queue(f"d{at}", quota=Amounts(gpu_milli=whole // 4)) for at in range(4)]
-    queues += [Queue(name, name[:2], Amounts(gpu_milli=whole // 20)) for name in projects]
+    queues += [Queue(name, name[:2], Amounts(gpu_milli=whole // PROJECTS)) for name in projects()]
+    return Snapshot(cluster(NODES), waiting(GANGS), (), tuple(queues), now_s=float(GANGS))
+
+
+def projects() -> list[str]:
+    """Each is a queue below one of four departments."""
+    return [f"d{at % 4}p{at}" for at in range(PROJECTS)]
+
+
+def waiting(total: int) -> tuple[Workload, ...]:
+    """Gangs of all projects, of one to four tasks, each of a part of a GPU to eight GPUs."""
+    random = Random(0)
     work = []
-    for at in range(GANGS):
+    for at in range(total):
         parts = random.choice((1, 1, 2, 4))
         whole_gpus = random.choice((1, 1, 1, 2, 4, 8))
         shape = Shape(4000 * whole_gpus, 16_384 * whole_gpus, whole_gpus, 1000)
         if random.random() < 0.25:
             shape = Shape(2000, 8192, 1, random.choice((250, 500)))
-        work.append(workload(f"g{at:04}", random.choice(projects), shape, parts, float(at)))
-    return Snapshot(cluster(NODES), tuple(work), (), tuple(queues), now_s=float(GANGS))
+        work.append(workload(f"g{at:05}", random.choice(projects()), shape, parts, float(at)))
+    return tuple(work)

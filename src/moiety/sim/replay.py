@@ -17,6 +17,7 @@ import numpy as np
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import Choosing, Placing, Pool
+from moiety.policy.model.decisions import Reason
 from moiety.policy.model.snapshot import Spot, Task
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import Mask, NodeArrays, Seat
@@ -115,7 +116,7 @@ def fill(trace: Trace, setting: ReplaySettings, progress: Progress = lambda _: N
     buckets = _buckets(loads, allocations, fragments)
     reasons = Counter[str]()
     for shape, count in refused.items():
-        reasons[refuse(cluster, shape, Task("", "", 0)).reason.value] += count
+        reasons[_reason(cluster, shape)] += count
     return Result(
         trace=trace.name,
         placing=setting.placing,
@@ -152,6 +153,8 @@ class LiveRun:
         self.cluster = NodeArrays(trace.nodes)
         """What is in use on each node."""
         self._at_node = {node.name: at for at, node in enumerate(trace.nodes)}
+        self._possible: dict[Shape, bool] = {}
+        """Whether a node of the cluster could have a task of a shape if it were empty."""
         self.clock = Clock()
         self.waiting: dict[int, None] = {}
         self.waits_s: dict[int, float] = {}
@@ -187,9 +190,8 @@ class LiveRun:
             self.engine.came(at, job.shape, job.submitted_s)
             self.serve_waiting()
             if at in self.waiting:
-                refusal = refuse(self.cluster, job.shape, Task(job.name, "main", 0), self.open())
-                if refusal.is_final:
-                    self.refused[refusal.reason.value] += 1
+                if not self._could_ever(job.shape):
+                    self.refused[_reason(self.cluster, job.shape, self.open())] += 1
                     del self.waiting[at]
                     self.engine.gone(at)
                     return
@@ -197,6 +199,12 @@ class LiveRun:
             self.changed()
 
         return come
+
+    def _could_ever(self, shape: Shape) -> bool:
+        found = self._possible.get(shape)
+        if found is None:
+            found = self._possible[shape] = bool(self.cluster.could_ever(shape).any())
+        return found
 
     def serve_waiting(self) -> None:
         """Ask the engine what begins now."""
@@ -276,6 +284,13 @@ class LiveRun:
                 timeline=self.timeline,
             ),
         )
+
+
+def _reason(cluster: NodeArrays, shape: Shape, mask: Mask | None = None) -> str:
+    """What holds for most nodes that do not take a task."""
+    if mask is None and cluster.has_room(shape).any():
+        return Reason.NOT_YET.value
+    return refuse(cluster, shape, Task("", "", 0), mask).reason.value
 
 
 def ordered(trace: Trace, setting: ReplaySettings) -> Trace:

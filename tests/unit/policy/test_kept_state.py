@@ -18,7 +18,7 @@ from moiety.policy.model.workloads import Affinity, Workload
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.state import kept_state
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.kept_state import KeptState
+from moiety.policy.state.kept_state import Changes, KeptState
 from moiety.sim.scenario import after
 from tests.unit.policy.build import node, runs, work
 from tests.unit.policy.clusters import cluster
@@ -47,6 +47,22 @@ def plain(workload: Workload) -> Workload:
     return replace(workload, subgroups=groups)
 
 
+def between(before: Snapshot, now: Snapshot) -> Changes:
+    """What changed from one snapshot to the next."""
+    old = {each.name: each for each in before.workloads}
+    had = {each.task: each for each in before.running}
+    has = {each.task: each for each in now.running}
+    came = tuple(each for each in now.workloads if old.get(each.name) is not each)
+    there = {each.name for each in now.workloads}
+    gone = {each.name for each in came if each.name in old} | (old.keys() - there)
+    return Changes(
+        came,
+        tuple(sorted(gone)),
+        tuple(e for e in now.running if e.task.workload in gone or had.get(e.task) is not e),
+        tuple(task for task in had if task not in has and task.workload not in gone),
+    )
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("placing", [Placing.DEFAULT, Placing.BIN_PACK])
 def test_decisions_are_the_same_at_each_step(seed: int, placing: Placing, built: list[str]) -> None:
@@ -54,7 +70,8 @@ def test_decisions_are_the_same_at_each_step(seed: int, placing: Placing, built:
     whole = cluster(seed)
     left = [plain(each) for each in whole.workloads]
     snapshot = replace(whole, workloads=(), pools=(Pool(placing=placing),))
-    kept = KeptState()
+    kept, told = KeptState(), KeptState()
+    before: Snapshot | None = None
     decided = 0
     for step in range(STEPS):
         coming, left = left[:5], left[5:]
@@ -82,6 +99,16 @@ def test_decisions_are_the_same_at_each_step(seed: int, placing: Placing, built:
         plan = decide(snapshot, KNOWN, SETTINGS, kept=kept)
         assert list(plan) == list(anew), step
         assert bool(built) == (step in (0, STEPS // 2)), step
+        if before is None or before.nodes is not snapshot.nodes:
+            by_changes = decide(snapshot, KNOWN, SETTINGS, kept=told)
+        else:
+            built.clear()
+            bare = replace(snapshot, workloads=(), running=())
+            changes = between(before, snapshot)
+            by_changes = decide(bare, KNOWN, SETTINGS, kept=told, changes=changes)
+            assert not built
+        assert list(by_changes) == list(anew), step
+        before = snapshot
         decided += len(plan)
         if random.random() < 0.8:  # else nothing of the plan is carried out
             snapshot = after(snapshot, plan)
@@ -117,3 +144,34 @@ def test_a_snapshot_that_makes_no_sense_is_refused_and_the_next_one_is_not() -> 
             decide(wrong, KNOWN, SETTINGS, kept=kept)
         [placement] = decide(first, KNOWN, SETTINGS, kept=kept)
         assert isinstance(placement, Placement)
+
+
+def test_changes_that_make_no_sense_are_refused() -> None:
+    job = work("w")
+    first = Snapshot((node(),), (job,))
+    bare = replace(first, workloads=())
+    [one] = runs(job, (0,))
+    with pytest.raises(InvalidValue, match="name all work"):
+        decide(bare, KNOWN, SETTINGS, kept=KeptState(), changes=Changes())
+    for wrong in (
+        Changes(came=(job,)),
+        Changes(gone=("x",)),
+        Changes(ended=(one.task,)),
+        Changes(began=tuple(runs(work("x"), (0,)))),
+    ):
+        kept = KeptState()
+        decide(first, KNOWN, SETTINGS, kept=kept)
+        with pytest.raises(InvalidValue):
+            decide(bare, KNOWN, SETTINGS, kept=kept, changes=wrong)
+        [placement] = decide(first, KNOWN, SETTINGS, kept=kept)
+        assert isinstance(placement, Placement)
+
+
+def test_what_was_planned_and_did_not_happen_is_planned_again() -> None:
+    kept = KeptState()
+    first = Snapshot((node(),), (work("w"),))
+    bare = replace(first, workloads=())
+    [placement] = decide(first, KNOWN, SETTINGS, kept=kept)
+    assert list(decide(bare, KNOWN, SETTINGS, kept=kept, changes=Changes())) == [placement]
+    began = Changes(began=tuple(runs(work("w"), (0,))))
+    assert list(decide(bare, KNOWN, SETTINGS, kept=kept, changes=began)) == []

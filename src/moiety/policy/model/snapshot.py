@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Final, NamedTuple
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import Node, Pool
@@ -81,7 +80,9 @@ class Snapshot:
 
     def at(self, now_s: float) -> Snapshot:
         """The same at another time."""
-        twin = copy(self)
+        twin = object.__new__(Snapshot)
+        for name in FIELDS:
+            object.__setattr__(twin, name, getattr(self, name))
         object.__setattr__(twin, "now_s", now_s)
         return twin
 
@@ -100,3 +101,6 @@ class Snapshot:
         for each in self.starting:
             if each.pool not in dynamic:
                 raise InvalidValue(f"a node of pool {each.pool} starts, which is not dynamic")
+
+
+FIELDS: Final = tuple(each.name for each in fields(Snapshot))
