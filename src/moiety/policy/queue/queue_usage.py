@@ -249,12 +249,17 @@ class QueueUsage:
 
     def is_over_quota(self, name: str) -> bool:
         """Whether it has more of anything than its quota."""
-        pairs = zip(self.has[name], self.quota[name], strict=True)
-        return any(quota is not None and has > quota for has, quota in pairs)
+        for has, quota in zip(self.has[name], self.quota[name], strict=True):
+            if quota is not None and has > quota:
+                return True
+        return False
 
     def is_over_fair_share(self, name: str) -> bool:
         """Whether it has more of anything than its fair share."""
-        return bool(self.above_fair_share(name))
+        for has, fair in zip(self.has[name], self.fair[name], strict=True):
+            if has > fair:
+                return True
+        return False
 
     def above_fair_share(self, name: str) -> list[int]:
         """The resources, by position, of which it has more than its fair share."""

@@ -1,0 +1,265 @@
+"""The rights by which work takes room from other queues, and the order in which units yield to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
+from itertools import groupby
+from math import inf
+
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.preempt.victims import ReversedName, VictimUnit
+from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI, TURN_S
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.gang_parts import GangPart
+
+
+class EvictionRight(IntEnum):
+    """A right to take, the strongest first."""
+
+    QUOTA = 0
+    SHARE = 1
+    CREDIT = 2
+
+
+class ReclaimCheck:
+    """The right by which a piece takes from other queues; checked before each unit, and in the end.
+
+    Queues are compared where their paths part: there, and below on the side of the piece. The piece
+    may take from a queue above its quota, as long as the piece's side stays within quota. It may
+    take from a queue above its fair share, as long as the piece's side stays within its own; in the
+    end the piece's side must not have more of what it should have than the queue that yielded, and
+    that queue must not have less than its quota. It may take from a queue in debt, down to quota,
+    if the piece's side has credit for a turn, or is in debt by a turn less; while the credit lasts,
+    that turn is not taken from it by fair share.
+
+    A unit that is larger than all that is due to its queue cannot yield in part. It yields by fair
+    share to a side that has at most half of its own, whatever its queue has left then; but not
+    before it has run for a turn, nor within a turn of the last such exchange between the two. What
+    its queue lacks after that becomes its credit.
+    """
+
+    def __init__(self, state: ClusterState, piece: GangPart) -> None:
+        self._state = state
+        self._standing = state.standing
+        self._queue = piece.workload.queue
+        self._amounts = piece.amounts
+        self._may: dict[tuple[int, EvictionRight], bool] = {}
+        """Whether the piece's side may take by that right, from a level down."""
+        self._may_any: dict[int, bool] = {}
+        """Whether it may by any right."""
+        self._may_of = -1
+        self._rights: dict[str, EvictionRight | None] = {}
+        """The strongest right to units of each queue, and `_asked`, for the same usage."""
+        self._asked: dict[str, list[int]] = {}
+        self._outsized: dict[str, list[VictimUnit]] = {}
+        """Units by queue that were picked and are larger than what is due to their queue."""
+        self._taken: dict[str, EvictionRight] = {}
+        """The queues from which units were taken, each with the weakest right that was used."""
+
+    def _side(self, other: str) -> tuple[int, str, str]:
+        level = self._standing.fork(self._queue, other)
+        return level, self._standing.paths[self._queue][level], self._standing.paths[other][level]
+
+    def _by(self, other: str) -> EvictionRight | None:
+        """The strongest right to units of a queue; None: there is none."""
+        self._renew()
+        try:
+            return self._rights[other]
+        except KeyError:
+            found = self._rights[other] = self._find_right(other)
+            return found
+
+    def _renew(self) -> None:
+        """Forget what was found for another usage of the queues."""
+        if self._may_of != self._standing.version:
+            self._may_of = self._standing.version
+            self._may.clear()
+            self._may_any.clear()
+            self._rights.clear()
+            self._asked.clear()
+
+    def _find_right(self, other: str) -> EvictionRight | None:
+        standing = self._standing
+        level, mine, theirs = self._side(other)
+        if not self._may_ask_any(level):
+            return None
+        is_over_quota = standing.is_over_quota(theirs)
+        if is_over_quota and self._may_ask(level, EvictionRight.QUOTA):
+            return EvictionRight.QUOTA
+        if self._may_ask(level, EvictionRight.SHARE) and standing.is_over_fair_share(theirs):
+            return EvictionRight.SHARE
+        if (
+            is_over_quota
+            and self._has_turn_over(mine, theirs)
+            and self._may_ask(level, EvictionRight.CREDIT)
+        ):
+            return EvictionRight.CREDIT
+        return None
+
+    def _has_turn_over(self, mine: str, theirs: str) -> bool:
+        """Whether a queue is in debt, by a turn of the piece more than the queue that asks.
+
+        Without that difference, two queues in debt would take the same room from each other at one
+        moment, for ever.
+        """
+        theirs_s = self._standing.credit.get(theirs, 0.0)
+        if theirs_s >= 0:
+            return False
+        turn_s = self._amounts[GPU_MILLI] / WHOLE_GPU * TURN_S
+        return self._standing.credit.get(mine, 0.0) - theirs_s >= turn_s
+
+    def _may_ask_any(self, level: int) -> bool:
+        found = self._may_any.get(level)
+        if found is None:
+            found = any(self._may_ask(level, by) for by in EvictionRight)
+            self._may_any[level] = found
+        return found
+
+    def _may_ask(self, level: int, by: EvictionRight) -> bool:
+        found = self._may.get((level, by))
+        if found is None:
+            if by is EvictionRight.CREDIT:
+                found = self._standing.has_turn(self._queue, level, self._amounts)
+            else:
+                is_quota = by is EvictionRight.QUOTA
+                found = self._standing.within(self._queue, level, self._amounts, quota=is_quota)
+            self._may[level, by] = found
+        return found
+
+    def could(self, other: str) -> bool:
+        """Whether any unit may be taken from a queue now, before the piece has its place."""
+        return other != self._queue and self._by(other) is not None
+
+    def covers_all(self, other: str) -> bool:
+        """Whether the right to a queue covers each of its units, before any has ended."""
+        return self._by(other) is EvictionRight.QUOTA
+
+    def reaches(self, unit: VictimUnit) -> bool:
+        """Whether the right to take from a queue covers a unit of it.
+
+        By fair share it covers units with some of the resource that the queue has too much of: a
+        queue with too many GPUs does not lose CPU-only tasks for that. By credit it covers units
+        with GPUs.
+        """
+        other = unit.workload.queue
+        by = self._by(other)
+        if by is EvictionRight.QUOTA:
+            return True
+        standing, seated = self._standing, self._state.seated
+        _, _, theirs = self._side(other)
+        here = [seated[task].amounts for task in unit.tasks if task in seated]
+        if by is EvictionRight.CREDIT:
+            return any(amounts[GPU_MILLI] for amounts in here)
+        gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
+        if standing.credit.get(theirs, 0.0) > 0 and standing.is_too_much(theirs, gpu_milli):
+            return False
+        asked = self._asked.get(theirs)
+        if asked is None:
+            asked = self._asked[theirs] = standing.above_fair_share(theirs)
+        return any(amounts[at] for amounts in here for at in asked)
+
+    def take(self, unit: VictimUnit) -> None:
+        """Note the right by which a unit is about to be taken from its queue."""
+        other = unit.workload.queue
+        by = self._by(other)
+        assert by is not None
+        if by is EvictionRight.SHARE and self._may_exchange(unit):
+            self._outsized.setdefault(other, []).append(unit)
+        self._taken[other] = max(by, self._taken.get(other, EvictionRight.QUOTA))
+
+    def _may_exchange(self, unit: VictimUnit) -> bool:
+        """Whether a unit is larger than what is due to its queue, and has had its turn."""
+        standing, seated = self._standing, self._state.seated
+        _, mine, theirs = self._side(unit.workload.queue)
+        gpu_milli = sum(seated[task].amounts[GPU_MILLI] for task in unit.tasks)
+        now_s = self._state.snapshot.now_s
+        since_s = max(unit.since_s, self._state.snapshot.exchanged_s.get((mine, theirs), -inf))
+        if now_s - since_s < TURN_S or not standing.is_too_much(theirs, gpu_milli):
+            return False
+        return 2 * standing.has[mine][GPU_MILLI] <= standing.fair[mine][GPU_MILLI]
+
+    def exchanges(self) -> list[tuple[str, str]]:
+        """The pairs of queues between which a unit larger than its queue's due has ended."""
+        seated = self._state.seated
+        return [
+            self._side(other)[1:]
+            for other, units in self._outsized.items()
+            if any(task not in seated for unit in units for task in unit.tasks)
+        ]
+
+    def holds(self) -> bool:
+        """Whether all that was taken is still right, now that the piece has its place."""
+        standing = self._standing
+        exchanges = self.exchanges()
+        for other, by in self._taken.items():
+            level, mine, theirs = self._side(other)
+            if by is EvictionRight.CREDIT:
+                has_turn = standing.has_turn(self._queue, level, self._amounts, is_in=True)
+                if not has_turn or standing.is_below_quota(theirs):
+                    return False
+                continue
+            is_quota = by is EvictionRight.QUOTA
+            if not standing.is_within(self._queue, level, self._amounts, quota=is_quota):
+                return False
+            if is_quota or not standing.is_below_fair_share(theirs) or (mine, theirs) in exchanges:
+                continue
+            if standing.is_below_quota(theirs):
+                return False
+            if standing.ratio(mine) > standing.ratio(theirs) + CLOSE:
+                return False
+        return True
+
+    def order(self, other: str) -> tuple[float, float, int, float]:
+        """Sort key: first the queue that has most in relation to what it should have."""
+        _, _, theirs = self._side(other)
+        standing = self._standing
+        return (
+            -standing.ratio(theirs),
+            -standing.ratio(other),
+            standing.tree.queues[theirs].priority,
+            -standing.part(other),
+        )
+
+
+def by_right(
+    right: ReclaimCheck,
+    queues: Iterable[str],
+    of: Callable[[str], Sequence[VictimUnit]],
+    without: str,
+) -> Iterator[VictimUnit]:
+    """Units of other queues, one after the other, as long as the right to them lasts.
+
+    The next unit depends on what the earlier ones have left, so each has to end before the next is
+    requested. `of` gives the units of a queue; no workload yields to itself (`without`).
+    """
+    lines: dict[str, Iterator[VictimUnit]] = {}
+    following: dict[str, VictimUnit | None] = {}
+
+    def first(queue: str) -> VictimUnit | None:
+        if queue not in lines:
+            lines[queue] = iter(of(queue))
+            following[queue] = next(lines[queue], None)
+        unit = following[queue]
+        while unit and (unit.workload.name == without or not right.reaches(unit)):
+            unit = next(lines[queue], None)  # nor will it later: what is too much only gets less
+        following[queue] = unit
+        return unit
+
+    others = list(queues)
+    while True:
+        open_ = [(right.order(queue), queue) for queue in others if right.could(queue)]
+        candidates: list[tuple[tuple[int, bool, float, float, ReversedName, int], str]] = []
+        for _, found in groupby(sorted(open_), key=lambda each: each[0]):
+            heads = [(first(queue), queue) for _, queue in found]
+            candidates = [(unit.order, queue) for unit, queue in heads if unit]
+            if candidates:
+                break
+        if not candidates:
+            return
+        _, queue = min(candidates)
+        unit = following[queue]
+        assert unit
+        following[queue] = next(lines[queue], None)
+        right.take(unit)
+        yield unit

@@ -1,0 +1,100 @@
+"""Work that waits stands in lines of one kind: a cycle costs as much as there are kinds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from moiety.policy import cycle
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
+from moiety.policy.model.decisions import Placement, PlacementRefusal
+from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.place.workload_mix import WorkloadMix
+from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.waiting_lines import WaitingLines
+from tests.unit.policy.build import A, B, node, work
+
+KNOWN = WorkloadMix(())
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The workloads for which the engine looked for room."""
+    found: list[str] = []
+
+    def start(state: ClusterState, piece: GangPart, *more: Any) -> bool:
+        found.append(piece.workload.name)
+        return start_piece(state, piece, *more)
+
+    monkeypatch.setattr(cycle, "start_piece", start)
+    return found
+
+
+def test_work_that_needs_the_same_room_is_tried_once_when_there_is_none(tried: list[str]) -> None:
+    jobs = [work(f"w{at:03}", "ab"[at % 2], 1 + at % 3) for at in range(300)]
+    plan = decide(Snapshot((node(count=1),), tuple(jobs), queues=(A, B)))
+    assert [each.task.workload for each in plan if isinstance(each, Placement)] == ["w000"]
+    assert len(tried) <= 4
+    refusals = [each for each in plan if isinstance(each, PlacementRefusal)]
+    assert [each.task.workload for each in refusals] == [job.name for job in jobs[1:]]
+    texts = {(job.queue, job.subgroups[0].shape): set[str]() for job in jobs}
+    for job, refusal in zip(jobs[1:], refusals, strict=True):
+        texts[job.queue, job.subgroups[0].shape].add(refusal.text)
+    assert [len(each) for each in texts.values()] == [1] * 6
+
+
+def test_what_a_reservation_bars_is_tried_once_and_what_it_does_not_bar_is_tried(
+    tried: list[str],
+) -> None:
+    large = work("large", count=4)
+    jobs = [work(f"w{at:03}", count=1) for at in range(100)]
+    short = [replace(work(f"x{at}", count=1), max_run_s=1.0) for at in range(2)]
+    long = replace(work("long", count=2), priority=9)
+    first = Snapshot((node(),), (long, large, *jobs, *short), now_s=5000.0)
+    [task] = [each for each in decide(Snapshot((node(),), (long,))) if isinstance(each, Placement)]
+    settings = CycleSettings(runtimes=lambda workload: 9000.0 if workload is long else None)
+    running = cycle_running(task, long)
+    plan = decide(replace(first, running=(running,)), None, settings)
+    began = {each.task.workload for each in plan if isinstance(each, Placement)}
+    assert began == {"x0", "x1"}
+    assert len(tried) < 10
+
+
+def cycle_running(placement: Placement, workload: Any) -> Any:
+    """The task of a placement, running since the beginning."""
+    from moiety.policy.model.snapshot import Running
+
+    return Running(placement.task, workload.subgroups[0].shape, placement.spot)
+
+
+def test_lines_follow_the_state() -> None:
+    jobs = [work(f"w{at}", "ab"[at % 2], tasks=2, least=1) for at in range(6)]
+    state = ClusterState(Snapshot((node(),), tuple(jobs), queues=(A, B)), KNOWN)
+    lines = WaitingLines.current(state)
+
+    def is_right() -> bool:
+        found = WaitingLines.current(state)
+        assert found is lines
+        anew = WaitingLines(state)
+        own = {queue: of for queue, of in found.of.items() if of}
+        return own == anew.of and found.lacking() == anew.lacking()
+
+    assert is_right()
+    mark = state.mark()
+    for name in ("w0", "w1", "w0"):
+        piece = next_piece(state, state.workloads[name])
+        assert piece
+        assert start_piece(state, piece)
+        assert is_right()
+    state.stop(state.tasks_of["w1"][0])
+    assert is_right()
+    state.back(mark)
+    assert is_right()
+    state.worth = {"w4": 2.0}
+    assert WaitingLines.current(state) is not lines
+    assert next(iter(WaitingLines.current(state).of["a"].values()))[0][1].name == "w4"
