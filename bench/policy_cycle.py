@@ -167,7 +167,7 @@ def full(nodes: int, wanting: tuple[Workload, ...], kept: int = 0) -> Snapshot:
 
 
 def many() -> Snapshot:
-    """20,000 gangs of twenty projects wait on a full cluster, of which a fiftieth is due to them."""
+    """20,000 gangs of twenty projects wait on a full cluster; a fiftieth is due to them."""
     whole = NODES * GPUS * 1000
     snapshot = full(NODES, ())
     due = whole // 50

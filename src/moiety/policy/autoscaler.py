@@ -22,8 +22,8 @@ from moiety.policy.place.arrays import Bools, Mask, NodeArrays
 from moiety.policy.place.pools import Masks
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.queue_order import QueueOrder
 from moiety.policy.state.waiting_lines import WaitingLines
 
@@ -170,7 +170,7 @@ class _Trial:
             for pool in self.pools
         }
         self._most = {pool.name: self._room(pool) for pool in self.pools}
-        self._in_vain: set[tuple[object, ...]] = set()
+        self._in_vain: set[int] = set()
 
     def _room(self, pool: Pool) -> int:
         """The most further nodes that can be of use: one for each task."""

@@ -13,8 +13,8 @@ from moiety.policy.place.arrays import Mask
 from moiety.policy.place.pools import Masks
 from moiety.policy.preempt.upper_bound import UpperBound
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.gang_parts import GangPart
+from moiety.policy.state.gang_start import start_piece
 
 TRIES_MAX: Final = 64
 

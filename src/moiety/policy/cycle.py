@@ -38,9 +38,9 @@ from moiety.policy.preempt.repack import repack, within_quota
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.kept_state import Changes, KeptState
-from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.queue_order import Chance, QueueOrder, any_has
 from moiety.policy.state.waiting_lines import WaitingLines
 
@@ -113,7 +113,9 @@ class Cycle:
         self._leavers: Victims | None = None
         self._order: QueueOrder | None = None
         self.state.standing.share_out(
-            self.state.capacity, WaitingLines.current(self.state).lacking(), self.state.snapshot.used
+            self.state.capacity,
+            WaitingLines.current(self.state).lacking(),
+            self.state.snapshot.used,
         )
 
     def run(self) -> None:
@@ -294,9 +296,7 @@ class Cycle:
         self._serve(word, attempt, lambda piece: piece.claim not in in_vain)
         return made
 
-    def _make_for(
-        self, piece: GangPart, making: Making, word: str, in_vain: set[int]
-    ) -> bool:
+    def _make_for(self, piece: GangPart, making: Making, word: str, in_vain: set[int]) -> bool:
         """Make room for a piece, if it may ask and none like it was tried in vain."""
         state, workload = self.state, piece.workload
         if piece.claim in in_vain or workload.name in self.ended:

@@ -64,7 +64,9 @@ class TaskEngine:
         if self._is_new:
             plan = decide(self._whole(now_s), self._known, PLACES, kept=self._kept)
         else:
-            changes = Changes(tuple(self._came.values()), tuple(self._gone), tuple(self._began.values()))
+            changes = Changes(
+                tuple(self._came.values()), tuple(self._gone), tuple(self._began.values())
+            )
             plan = decide(
                 self._bare.at(now_s), self._known, PLACES, kept=self._kept, changes=changes
             )

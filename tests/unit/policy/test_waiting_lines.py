@@ -11,7 +11,7 @@ from moiety.policy import cycle
 from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.decisions import Placement, PlacementRefusal
-from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.snapshot import Running, Snapshot
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
@@ -58,18 +58,11 @@ def test_what_a_reservation_bars_is_tried_once_and_what_it_does_not_bar_is_tried
     first = Snapshot((node(),), (long, large, *jobs, *short), now_s=5000.0)
     [task] = [each for each in decide(Snapshot((node(),), (long,))) if isinstance(each, Placement)]
     settings = CycleSettings(runtimes=lambda workload: 9000.0 if workload is long else None)
-    running = cycle_running(task, long)
+    running = Running(task.task, long.subgroups[0].shape, task.spot)
     plan = decide(replace(first, running=(running,)), None, settings)
     began = {each.task.workload for each in plan if isinstance(each, Placement)}
     assert began == {"x0", "x1"}
     assert len(tried) < 10
-
-
-def cycle_running(placement: Placement, workload: Any) -> Any:
-    """The task of a placement, running since the beginning."""
-    from moiety.policy.model.snapshot import Running
-
-    return Running(placement.task, workload.subgroups[0].shape, placement.spot)
 
 
 def test_lines_follow_the_state() -> None:

@@ -20,8 +20,8 @@ from moiety.policy.preempt.preemption_trial import EndedUnit
 from moiety.policy.preempt.upper_bound import UpperBound
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.queue_order import QueueOrder
 
 AHEAD_MAX: Final = 200

@@ -13,8 +13,8 @@ from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.queue.queue_usage import GPU_MILLI, Excess
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_start import candidates, required, start_piece
 from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.gang_start import candidates, required, start_piece
 from moiety.policy.state.waiting_lines import WaitingLines
 
 NO_TIME: Final = "the time for this cycle was used up before it was looked at"
@@ -49,7 +49,9 @@ class PendingReasons:
                 yield first
             else:
                 task = Task(workload.name, first.task.subgroup, first.task.index)
-                yield PlacementRefusal(task, first.reason, first.text, first.is_final, first.numbers)
+                yield PlacementRefusal(
+                    task, first.reason, first.text, first.is_final, first.numbers
+                )
 
     def of(self, piece: GangPart) -> PlacementRefusal:
         """Why a piece has no place."""

@@ -15,8 +15,8 @@ from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import NodeArrays
 from moiety.policy.preempt.preemption_trial import EndedUnit, clear
-from moiety.policy.preempt.upper_bound import Node
 from moiety.policy.preempt.rights import ReclaimCheck
+from moiety.policy.preempt.upper_bound import Node
 from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.queue import gittins_order
 from moiety.policy.queue.queue_usage import GPU_MILLI

@@ -17,8 +17,8 @@ from moiety.policy.model.workloads import Shape
 from moiety.policy.preempt.upper_bound import UpperBound
 from moiety.policy.preempt.victims import VictimUnit
 from moiety.policy.state.cluster_state import ClusterState, PlacedTask
-from moiety.policy.state.gang_start import start_piece, stay
 from moiety.policy.state.gang_parts import GangPart
+from moiety.policy.state.gang_start import start_piece, stay
 
 UNITS_MAX: Final = 64
 """The most units that end after a try in vain, before a plan is given up."""

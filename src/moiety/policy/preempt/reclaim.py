@@ -16,8 +16,8 @@ from moiety.policy.model.snapshot import Task
 from moiety.policy.place.pools import Masks
 from moiety.policy.preempt.preemption_trial import EndedUnit, clear
 from moiety.policy.preempt.reclaim_nodes import by_node, is_free_in_sum, openings, touches
-from moiety.policy.preempt.upper_bound import enough_alone
 from moiety.policy.preempt.rights import ReclaimCheck, by_right
+from moiety.policy.preempt.upper_bound import enough_alone
 from moiety.policy.preempt.victims import OPPORTUNISTS, Victims, VictimUnit
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart

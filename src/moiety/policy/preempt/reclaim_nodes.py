@@ -12,8 +12,8 @@ from moiety.policy.place.pools import Masks
 from moiety.policy.preempt.upper_bound import Node
 from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.state.cluster_state import ClusterState, PlacedTask
-from moiety.policy.state.gang_start import candidates, required
 from moiety.policy.state.gang_parts import GangPart
+from moiety.policy.state.gang_start import candidates, required
 
 AREAS_MAX: Final = 8
 """The most domains of the topology in which room is made."""

@@ -14,8 +14,8 @@ from moiety.policy.preempt.preemption_trial import EndedUnit, come_back
 from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.queue.queue_usage import GPU_MILLI, QueueUsage, Vector
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.waiting_lines import sort_key
 
 MOVES_MAX: Final = 1 << 30

@@ -1,4 +1,4 @@
-"""The rights by which work takes room from other queues, and the order in which units yield to it."""
+"""The rights by which work takes room from other queues, and the order in which units yield."""
 
 from __future__ import annotations
 

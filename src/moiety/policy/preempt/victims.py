@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import IntEnum
-from itertools import groupby
-from math import inf
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.arrays import Ints
-from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI, TURN_S
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_parts import GangPart
 
 OPPORTUNISTS: Final = "\0"
 """The name that stands for the queue of opportunistic workloads, which count for no queue."""

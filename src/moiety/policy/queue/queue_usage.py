@@ -256,10 +256,7 @@ class QueueUsage:
 
     def is_over_fair_share(self, name: str) -> bool:
         """Whether it has more of anything than its fair share."""
-        for has, fair in zip(self.has[name], self.fair[name], strict=True):
-            if has > fair:
-                return True
-        return False
+        return any(has > fair for has, fair in zip(self.has[name], self.fair[name], strict=True))
 
     def above_fair_share(self, name: str) -> list[int]:
         """The resources, by position, of which it has more than its fair share."""

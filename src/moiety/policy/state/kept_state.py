@@ -84,9 +84,7 @@ def _is_alike(before: Snapshot, now: Snapshot) -> bool:
 
 def _is_same(before: Snapshot, now: Snapshot) -> bool:
     """Whether the cluster and the queues are the same objects."""
-    return (
-        before.nodes is now.nodes and before.pools is now.pools and before.queues is now.queues
-    )
+    return before.nodes is now.nodes and before.pools is now.pools and before.queues is now.queues
 
 
 def _change(state: ClusterState, changes: Changes) -> None:
