@@ -16,6 +16,7 @@ from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.queue_order import QueueOrder
 from moiety.policy.state.waiting_lines import WaitingLines
 from tests.unit.policy.build import A, B, node, work
 
@@ -91,3 +92,18 @@ def test_lines_follow_the_state() -> None:
     state.worth = {"w4": 2.0}
     assert WaitingLines.current(state) is not lines
     assert next(iter(WaitingLines.current(state).of["a"].values()))[0][1].name == "w4"
+
+
+def test_a_line_that_was_left_out_comes_back_when_others_have_ended() -> None:
+    jobs = [work(name) for name in ("w0", "w1", "w2", "w3")]
+    order = QueueOrder(ClusterState(Snapshot((node(),), (*jobs, work("x", count=2))), KNOWN))
+    served = []
+
+    def attempt(piece: GangPart) -> None:
+        served.append(piece.workload.name)
+        if piece.workload.name == "x":
+            order.revive()
+
+    for _ in order.serve(attempt, lambda _: False):
+        pass
+    assert served == ["w0", "x", "w1"]
