@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import TraceInvalid
-from moiety.policy.cycle import CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.cluster import WHOLE_GPU, Node, Pool, gpus
 from moiety.policy.model.decisions import Placement, PlacementRefusal
 from moiety.policy.model.queues import Queue, QueueTree

@@ -18,9 +18,9 @@ from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.preempt.overdue import incomplete, overdue
 from moiety.policy.state.cluster_state import ClusterState
+from moiety.policy.state.gang_parts import next_piece
 from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.kept_state import KeptState
-from moiety.policy.state.queue_order import next_piece
 
 HOUR_S: Final = 3600.0
 
