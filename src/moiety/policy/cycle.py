@@ -35,6 +35,7 @@ from moiety.policy.preempt.outrank import outrank
 from moiety.policy.preempt.overdue import incomplete, overdue
 from moiety.policy.preempt.preemption_trial import EndedUnit
 from moiety.policy.preempt.repack import repack, within_quota
+from moiety.policy.preempt.suspension import suspended
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
@@ -373,7 +374,7 @@ class Cycle:
     def decisions(self) -> list[Decision]:
         """The differences between the snapshot and the state after the cycle, and the refusals."""
         state = self.state
-        evictions: list[Decision] = []
+        evictions: list[Eviction] = []
         moves: list[Decision] = []
         placements: list[Decision] = []
         for task, before in state.changed():
@@ -393,4 +394,5 @@ class Cycle:
             else:
                 target = state.pools.spot(now.place)
                 moves.append(Move(task, source, target, state.began[task].state_bytes, text))
-        return [*evictions, *moves, *placements, *self.refusals, *self.scaled.decisions]
+        yields = suspended(evictions, state.snapshot)
+        return [*yields, *moves, *placements, *self.refusals, *self.scaled.decisions]

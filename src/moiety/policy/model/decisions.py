@@ -64,6 +64,8 @@ class Eviction:
     """Whether its workload has had its time, and does not wait to run again."""
     exchange: tuple[str, str] | None = None
     """The queue that gets the room, and the queue to which less is due than this workload takes."""
+    is_suspension: bool = False
+    """Whether the task is suspended: its memory moves to its host, and it keeps its work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Running:
     spot: Spot
     since_s: float = 0.0
     state_bytes: int = 0
-    """Bytes that a move or a pause would have to carry."""
+    """Bytes that a move or a suspension would have to carry; 0: it cannot be suspended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ class Snapshot:
     exchanged_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """When the first queue of a pair last got room by the end of a gang of the second one that was
     larger than what was due to that: at most one such exchange an hour."""
+    host_free: Mapping[str, int] = field(default_factory=dict)
+    """Bytes of host memory that suspended tasks may take, by node; empty: no task is suspended."""
     starting: tuple[Starting, ...] = ()
     empty_since: Mapping[str, float] = field(default_factory=dict)
     """Since when nothing runs on a node, by its name; a node without an entry is not given back."""
