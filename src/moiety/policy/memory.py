@@ -11,11 +11,13 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
 from moiety.policy.estimate.runtime_estimator import RuntimeEstimator, next_edge, span_of
 from moiety.policy.estimate.runtime_history import size_of
+from moiety.policy.estimate.start_errors import StartErrors
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Queue
 from moiety.policy.model.workloads import Workload
@@ -87,7 +89,18 @@ class Divided:
     """A Monday's midnight on the clock of all events."""
 
 
-Event = Submitted | Began | Stopped | Ended | Passed | Divided
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """It was said when a waiting workload will begin; its begin tells how true that was."""
+
+    workload: str
+    at_s: float
+    """When it was said."""
+    foreseen_s: float
+    """Seconds until the begin as foreseen, before past errors corrected it."""
+
+
+Event = Submitted | Began | Stopped | Ended | Passed | Divided | Foreseen
 
 
 @dataclass(slots=True)
@@ -137,6 +150,8 @@ class PolicyMemory:
         self._credit: dict[str, float] = {}
         """What `load` found; it counts from when the queues are told."""
         self._account: QueueCredit | None = None
+        self.starts = StartErrors()
+        """How true it was what was said of begins."""
 
     @property
     def credit(self) -> Mapping[str, float] | None:
@@ -156,6 +171,30 @@ class PolicyMemory:
         """Seconds of work after which it has ended with the likelihood `quantile`."""
         work = self._active[workload]
         return self._estimator.left_s(work.row, work.attained(now_s), quantile)
+
+    def attained_s(self, workload: str, now_s: float) -> float:
+        """Seconds of work that a workload has done; 0: it is not known here."""
+        work = self._active.get(workload)
+        return 0.0 if work is None else work.attained(now_s)
+
+    def knows(self, workload: str) -> bool:
+        """Whether a workload was submitted, and is not over."""
+        return workload in self._active
+
+    def fork(self) -> PolicyMemory:
+        """A memory that knows the same, for decisions that are tried ahead of time."""
+        fork = PolicyMemory()
+        fork._estimator = self._estimator.fork()
+        fork._active = {work.name: copy(work) for work in self._active.values()}
+        fork._by_row = [w if w.is_over else fork._active[w.name] for w in self._by_row]
+        fork._value, fork._stale = dict(self._value), set(self._stale)
+        fork._edges = list(self._edges)
+        fork._now_s, fork._waits, fork._gpus = self._now_s, self._waits, self._gpus
+        fork._has = self._has.copy()
+        if self._account is not None:
+            fork._account = copy(self._account)
+            fork._account.of = dict(self._account.of)
+        return fork
 
     def look_s(self, now_s: float) -> float:
         """When the order of work that waits can have changed, if nothing happens before."""
@@ -201,7 +240,8 @@ class PolicyMemory:
             for w in self._by_row
         ]
         now_s = None if self._now_s == -math.inf else self._now_s
-        return {"work": work, "credit": dict(self.credit or self._credit), "now_s": now_s}
+        credit = dict(self.credit or self._credit)
+        return {"work": work, "credit": credit, "now_s": now_s, "starts": self.starts.dump()}
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any]) -> PolicyMemory:
@@ -209,6 +249,7 @@ class PolicyMemory:
         memory = cls()
         memory._credit = dict(dumped["credit"])
         memory._now_s = -math.inf if dumped["now_s"] is None else dumped["now_s"]
+        memory.starts = StartErrors.load(dumped.get("starts", {}))
         memory._remember(
             _Work(name, (str(like[0]), str(like[1]), *like[2:]), at_s, -1, attained, since, is_over)
             for name, like, at_s, attained, since, is_over in dumped["work"]
@@ -252,6 +293,7 @@ class PolicyMemory:
             self._has[work.likeness[0]] += work.likeness[2]
         work.since_s, work.attained_s = at_s, attained_s
         work.epoch += 1
+        self.starts.began(name, at_s)
         self._stale.add(name)
         self._watch(work, attained_s)
 
@@ -277,6 +319,7 @@ class PolicyMemory:
         else:
             self._has[work.likeness[0]] -= work.likeness[2]
         work.since_s, work.attained_s, work.is_over = None, attained_s, True
+        self.starts.forget(name)
         self._value.pop(name, None)
         self._estimator.ended(work.row, attained_s)
         self._like_changed(work)
@@ -315,6 +358,7 @@ class PolicyMemory:
         kept = [work for work in self._by_row if work.row not in gone]
         fresh = PolicyMemory()
         fresh._account, fresh._gpus, fresh._now_s = self._account, self._gpus, self._now_s
+        fresh.starts = self.starts
         fresh._remember(kept)
         vars(self).update(vars(fresh))
 
@@ -345,3 +389,5 @@ def learn(memory: PolicyMemory, event: Event) -> None:
             memory._passed(now_s)
         case Divided():
             memory._divided(event)
+        case Foreseen(name, at_s, foreseen_s):
+            memory.starts.told(name, at_s, foreseen_s)

@@ -51,12 +51,13 @@ def test_it_says_why_a_job_waits_and_until_when(
     assert out == (
         "new waits: none of 1 nodes can take 2 GPUs now: 1 have too little of their GPUs left; "
         "queue q has 2 of a fair share of 2 GPUs, its quota is 2; it would have room if young/0, "
-        "theirs/0 ended; expected to begin in 1200 s (between 600 s and 2400 s)\n"
+        "theirs/0 ended; it starts in 10 min to 40 min, most likely 20 min\n"
     )
     code, out, _ = moiety(capsys, "explain", str(case), "new", "-o", "json")
     found = json.loads(out)
     assert (found["status"], found["end"]) == ("waits", ["young/0", "theirs/0"])
-    assert found["start"] == {"expected_s": 1200, "earliest_s": 600, "latest_s": 2400}
+    at = {"expected_s": 1200, "earliest_s": 600, "latest_s": 2400, "foreseen_s": 1200}
+    assert found["start"] == at
 
 
 def test_it_says_what_would_be(case: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,7 @@ def test_who_waits_is_told_who_is_ahead_and_who_would_have_to_end() -> None:
         "second waits: none of 1 nodes can take 1 GPU now: "
         "1 have too little of their GPUs left; queue a has 2 of a fair share of 2 GPUs, "
         "its quota is 2; 1 is ahead of it; it would have room if young/main/0 ended; "
-        "expected to begin in 60 s (between 20 s and "
+        "it starts in 20 s to 3 min, most likely 1 min"
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -93,6 +94,22 @@ class RuntimeEstimator:
         self._near_reached = np.zeros((64, SPANS))
         self._ended = np.zeros(SPANS)
         self._reached = np.zeros(SPANS)
+
+    def fork(self) -> RuntimeEstimator:
+        """An estimator that knows the same; what either is told from now on the other ignores."""
+        other = copy(self)
+        likes = {
+            id(like): _Like(like.rows[:], like.ended.copy(), like.reached.copy())
+            for like in self._like.values()
+        }
+        other._like = {key: likes[id(like)] for key, like in self._like.items()}
+        other._of = [likes[id(like)] for like in self._of]
+        other._place, other._came_s = self._place.copy(), self._came_s.copy()
+        other._spans, other._end = self._spans[:], self._end[:]
+        other._near_ended = self._near_ended.copy()
+        other._near_reached = self._near_reached.copy()
+        other._ended, other._reached = self._ended.copy(), self._reached.copy()
+        return other
 
     def came(self, likeness: Hashable, submitted_s: float) -> int:
         """Add new work; returns its row, which names it from now on."""

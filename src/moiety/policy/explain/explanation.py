@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -10,36 +9,21 @@ from typing import Final
 from moiety.model.errors import InvalidValue
 from moiety.policy.cycle import Cycle
 from moiety.policy.cycle_settings import USUAL, CycleSettings
-from moiety.policy.estimate.remaining_time import Remaining, remaining, takes_at_most
+from moiety.policy.explain.durations import duration
+from moiety.policy.explain.forecast import Start, expected_start
+from moiety.policy.memory import PolicyMemory
 from moiety.policy.model.decisions import Decision, Eviction, Move, Placement, PlacementRefusal
-from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.snapshot import Snapshot, Spot, Task
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.preempt import reclaim
 from moiety.policy.preempt.preemption_trial import EndedUnit
-from moiety.policy.preempt.upper_bound import UpperBound
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
-from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.queue_order import QueueOrder
 
-AHEAD_MAX: Final = 200
-"""The most workloads ahead that are placed in thought."""
-ENDS_MAX: Final = 2000
-"""The most ends of tasks that are gone through; after that the start counts as unknown."""
 MOVES_MAX: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """When a workload is expected to begin, in seconds from now; None: that cannot be foreseen."""
-
-    expected_s: float | None
-    earliest_s: float | None
-    """If all tasks in the way end early."""
-    latest_s: float | None
-    """If they end late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +55,18 @@ def explain(
     known: WorkloadMix | None = None,
     settings: CycleSettings = USUAL,
     say: Say = str,
+    memory: PolicyMemory | None = None,
 ) -> Explanation:
     """What the next cycle does about a workload, and why; raises InvalidValue for unknown names.
 
-    The expected start counts the ends of running tasks and the places of the workloads ahead. It
-    leaves out that room could be made meanwhile, so it is rather too late than too early. `say`
-    gives the names by which tasks are called.
+    The expected start is what the engine decides ahead of time (`forecast.py`). It leaves out work
+    that has not come yet; a `memory` has learned how much that matters. `say` gives the names by
+    which tasks are called.
     """
     workload = next((each for each in snapshot.workloads if each.name == name), None)
     if workload is None:
         raise InvalidValue(f"there is no workload {name}", _names(snapshot))
-    cycle = Cycle(snapshot, known, settings)
+    cycle = Cycle(snapshot, known, settings, memory=memory)
     cycle.run()
     decisions = cycle.decisions()
     began = [each for each in decisions if isinstance(each, Placement) and each.task[0] == name]
@@ -102,7 +87,7 @@ def explain(
             text += f"; for more of them, {refusal.text}"
         return Explanation(name, "runs", text, spots=tuple(ran))
     assert refusal
-    return _waits(cycle, workload, refusal, say)
+    return _waits(cycle, workload, refusal, say, memory)
 
 
 def what_if(
@@ -111,11 +96,12 @@ def what_if(
     known: WorkloadMix | None = None,
     settings: CycleSettings = USUAL,
     say: Say = str,
+    memory: PolicyMemory | None = None,
 ) -> Explanation:
     """Explain a workload that is not in the snapshot, as if it were submitted now."""
     coming = replace(workload, submitted_s=snapshot.now_s)
     there = replace(snapshot, workloads=(*snapshot.workloads, coming))
-    return explain(there, workload.name, known, settings, say)
+    return explain(there, workload.name, known, settings, say, memory)
 
 
 def _names(snapshot: Snapshot) -> str:
@@ -152,7 +138,13 @@ def _begins(
     )
 
 
-def _waits(cycle: Cycle, workload: Workload, refusal: PlacementRefusal, say: Say) -> Explanation:
+def _waits(
+    cycle: Cycle,
+    workload: Workload,
+    refusal: PlacementRefusal,
+    say: Say,
+    memory: PolicyMemory | None,
+) -> Explanation:
     state, name = cycle.state, workload.name
     piece = next_piece(state, workload)
     assert piece
@@ -163,7 +155,7 @@ def _waits(cycle: Cycle, workload: Workload, refusal: PlacementRefusal, say: Say
     leavers = Victims(state)
     move = _would_move(state, piece, leavers)
     end = () if move else _would_end(state, piece, leavers)
-    start = _start(cycle, piece, ahead)
+    start = _start(cycle, piece, memory)
     text = f"{name} waits: {refusal.text}"
     if ahead:
         text += f"; {len(ahead)} {'is' if len(ahead) == 1 else 'are'} ahead of it"
@@ -181,13 +173,18 @@ def _list(tasks: tuple[Task, ...], say: Say) -> str:
 
 
 def _expected(start: Start) -> str:
+    """Until when it waits, in words."""
     if start.expected_s is None:
-        return "when it begins cannot be foreseen"
-    latest = "an unknown time" if start.latest_s is None else f"{start.latest_s:.0f} s"
-    return (
-        f"expected to begin in {start.expected_s:.0f} s "
-        f"(between {start.earliest_s or 0:.0f} s and {latest})"
-    )
+        if start.earliest_s is None:
+            return "when it starts cannot be foreseen"
+        return f"it starts in {duration(start.earliest_s)} at the earliest"
+    likely = f"most likely {duration(start.expected_s)}"
+    if start.earliest_s is None or start.latest_s is None:
+        return f"it starts in an unknown time, {likely}"
+    earliest, latest = duration(start.earliest_s), duration(start.latest_s)
+    if earliest == latest:
+        return f"it starts in {earliest}"
+    return f"it starts in {earliest} to {latest}, {likely}"
 
 
 def _ahead(cycle: Cycle, piece: GangPart) -> tuple[str, ...]:
@@ -229,56 +226,13 @@ def _kept_out(state: ClusterState, plan: list[EndedUnit] | None, mark: int) -> t
     return tuple(tasks)
 
 
-def _start(cycle: Cycle, piece: GangPart, ahead: tuple[str, ...]) -> Start:
-    found = [
-        _when(cycle, piece, ahead, lambda left: left.expected_s),
-        _when(cycle, piece, ahead, lambda left: left.least_s),
-        _when(cycle, piece, ahead, lambda left: left.most_s),
-    ]
-    comes = cycle.scaled.comes.get(piece.workload.name)
-    if comes is not None:  # nodes start for it, and it begins there if nothing ends before
-        node_s = comes[1] - cycle.state.snapshot.now_s
-        found = [node_s if at_s is None else min(at_s, node_s) for at_s in found]
-    return Start(*found)
-
-
-def _when(
-    cycle: Cycle, piece: GangPart, ahead: tuple[str, ...], which: Callable[[Remaining], float]
-) -> float | None:
-    """Seconds until a piece has room, if tasks end by `which` and workloads ahead begin first."""
-    state, settings = cycle.state, cycle.settings
-    now = state.snapshot.now_s
-    mark = state.mark()
-    ends: list[tuple[float, Task]] = []
-    for task, seated in state.seated.items():
-        began = state.began.get(task) or Running(task, seated.shape, Spot(""), now)
-        left = remaining(state.workloads[task.workload], began, now, settings.runtimes)
-        ends.append((which(left), task))
-    usual = sorted(at for at, _ in ends)[len(ends) // 2] if ends else 0.0
-    heapq.heapify(ends)
-    first = [
-        found for name in ahead[:AHEAD_MAX] if (found := next_piece(state, state.workloads[name]))
-    ]
-    bound = UpperBound(state, piece)
-    answer: float | None = None
-    for _ in range(ENDS_MAX):
-        if not ends:
-            break
-        at_s, task = heapq.heappop(ends)
-        place = state.stop(task).place
-        bound.freed([(place.pool, place.seat.node)])
-        if ends and ends[0][0] <= at_s:
-            continue
-        for other in list(first):
-            if start_piece(state, other):
-                first.remove(other)
-                takes = takes_at_most(other.workload, settings.runtimes)
-                for begun, _ in other.tasks:
-                    seat = state.seated[begun].place
-                    bound.freed([(seat.pool, seat.seat.node)])
-                    heapq.heappush(ends, (at_s + (usual if takes is None else takes), begun))
-        if bound.has_chance() and start_piece(state, piece):
-            answer = at_s
-            break
-    state.back(mark)
-    return answer
+def _start(cycle: Cycle, piece: GangPart, memory: PolicyMemory | None) -> Start:
+    state, name = cycle.state, piece.workload.name
+    found = expected_start(state.snapshot, name, cycle.known, cycle.settings, memory)
+    comes = cycle.scaled.comes.get(name)
+    if comes is None:
+        return found
+    # nodes start for it, and it begins there if nothing ends before
+    node_s = comes[1] - state.snapshot.now_s
+    at = (found.expected_s, found.earliest_s, found.latest_s)
+    return Start(*(node_s if at_s is None else min(at_s, node_s) for at_s in at))
