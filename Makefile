@@ -98,7 +98,7 @@ bench: $(WORK)/installed  ## measure, and print the table of docs/benchmarks.md
 	@$(PY) bench/run.py $(ARGS)
 
 bench-policy: $(WORK)/installed  ## measure where tasks are placed, on published traces (MOIETY_DATA)
-	@$(PY) bench/run.py policy_fidelity policy_allocation policy_above_fgd policy_speed policy_cycle policy_scenarios policy_jct
+	@$(PY) bench/run.py policy_fidelity policy_allocation policy_above_fgd policy_speed policy_cycle policy_scenarios policy_jct policy_starts
 
 gpu-facts:  ## on a machine with an NVIDIA GPU: measure the card and its driver; ARGS="-o FILE"
 	@$(PYTHON) tests/gpu/facts.py $(ARGS)

@@ -103,6 +103,10 @@ class Engine:
                 break
         return plan.look_s
 
+    def snapshot(self, pool: GpuPool) -> Snapshot:
+        """What the engine sees now, for questions beside its decisions."""
+        return self._snapshot(pool)
+
     def _carry_out(self, pool: GpuPool, plan: CyclePlan) -> None:
         began: dict[str, list[Placement]] = {}
         moved: dict[str, list[Move]] = {}
@@ -112,7 +116,7 @@ class Engine:
                     self._exchanged_s[each.exchange] = pool.now_s
                 run = pool.running.get(int(each.task.workload))
                 if run is not None:
-                    pool.stop(run)
+                    pool.stop(run, suspends=each.is_suspension)
             elif isinstance(each, Move):
                 moved.setdefault(each.task.workload, []).append(each)
             elif isinstance(each, Placement):
@@ -130,7 +134,13 @@ class Engine:
         pool.start(run, tuple(seats.items()))
         shapes = {one.name: one.shape for one in self._work[run.number].subgroups}
         self._running[run.number] = [
-            Running(each.task, shapes[each.task.subgroup], each.spot, pool.now_s)
+            Running(
+                each.task,
+                shapes[each.task.subgroup],
+                each.spot,
+                pool.now_s,
+                pool.gpu_bytes(run) * len(each.spot.gpus),
+            )
             for each in placements
         ]
         name = self._work[run.number].name
@@ -142,7 +152,7 @@ class Engine:
         spots = [
             Placement(each.task, to.get(each.task, each.spot)) for each in self._running[run.number]
         ]
-        pool.stop(run)
+        pool.stop(run, suspends=True)
         return spots
 
     def _note_stops(self, pool: GpuPool) -> None:
@@ -171,6 +181,7 @@ class Engine:
             now_s=pool.now_s,
             monday_s=self._monday_s,
             exchanged_s=self._exchanged_s,
+            host_free={f"{at:07}": free for at, free in pool.host_free().items()},
         )
 
 

@@ -29,6 +29,7 @@ GPUS_PER_NODE: Final = 8
 MURI_SLOWDOWN: Final = 1.015
 """By which the published simulator of Muri multiplies the time of an iteration."""
 GPUS_MAX: Final = 1_000_000
+MIB: Final = 1 << 20
 EPOCH_MONDAY_S: Final = 4 * 86400.0
 """Seconds of 1970 began on a Thursday."""
 
@@ -43,6 +44,8 @@ class GangJob:
     duration_s: float
     queue: str = ""
     user: str = ""
+    gpu_bytes: int | None = None
+    """Bytes of each GPU that a suspension carries; 0: it cannot be suspended; None: as most."""
     line: int = field(default=0, compare=False)
     """Where it stands in its file; 0: nowhere."""
 
@@ -106,6 +109,7 @@ def own(row: TableRow) -> GangJob:
         _duration(row, "duration_s"),
         row.text("queue", ""),
         row.text("user", ""),
+        row.whole("state_mib") * MIB if row.text("state_mib", "") else None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Final
 
@@ -32,6 +32,8 @@ from moiety.sim.runs import (
     replay,
 )
 from moiety.sim.seats import Nodes
+from moiety.sim.starts import StartQuestions, StartScore, StartWatch
+from moiety.sim.suspension import Stops, SuspensionCost, pool_of
 
 ORDERS: Final = ("default", *BASELINES)
 POINTS: Final = 400
@@ -88,6 +90,14 @@ class GangOutcome:
     """The same over the run, where more than the fair share makes good for less before."""
     quota_broken: int | None = None
     """Moments after which a queue waited for GPUs within its quota."""
+    stops: Stops = Stops.KEEP
+    """What happened to jobs that were stopped."""
+    suspensions_per_job: float | None = None
+    """None: not counted, as in histories of clusters."""
+    lost_gpu_hours: float | None = None
+    """Work that was done and lost, because a job was killed or its node failed; None likewise."""
+    starts: StartScore | None = None
+    """How true it was what was said of begins, if it was asked."""
     completion_s: Sequence[float] = ()
     """The longest completion time of 0, 1 ... 100 percent of the jobs."""
     timeline: Sequence[tuple[float, float, int, float, int]] = field(default=())
@@ -111,8 +121,14 @@ def run_gangs(
     queues: Sequence[Queue] | None = None,
     progress: Progress = lambda _: None,
     records: list[JobRecord] | None = None,
+    *,
+    questions: StartQuestions | None = None,
+    stops: Stops = Stops.KEEP,
+    suspension: SuspensionCost | None = None,
 ) -> GangOutcome:
-    """Replay, and count; what became of each job is added to `records`.
+    """Replay, and count. What became of each job is added to `records`.
+
+    With `questions`, ask of some jobs when they will begin.
 
     Raises InvalidValue if a job could never run after the changes, and TraceInvalid if its queue
     could never let it run (unless the trace is lenient: then it is left out).
@@ -130,19 +146,34 @@ def run_gangs(
     quotas = QuotaWatch(queues, trace.monday_s) if queues else None
     shares = FairWatch(queues, trace.monday_s) if queues else None
 
+    decider = order_of(name, queues, trace.monday_s)
+    starts = StartWatch(trace, decider, questions) if questions else None
+
     def watch(pool: GpuPool) -> None:
         if quotas and shares:
             quotas(pool)
             shares(pool)
+        if starts:
+            starts(pool)
 
     began = time.perf_counter()
-    order = SeatNotes(order_of(name, queues, trace.monday_s))
-    runs, timeline = replay(trace, order, cost, changes, progress, watch if queues else None)
+    order = SeatNotes(decider)
+    is_watched = bool(queues or starts)
+    runs, timeline = replay(
+        trace,
+        order,
+        cost,
+        changes,
+        progress,
+        watch if is_watched else None,
+        pool_of(Nodes(trace.nodes), cost, stops, suspension),
+    )
     took_s = time.perf_counter() - began
     if records is not None:
         records += order.records(runs)
     broken = quotas.broken if quotas else None
-    return count(trace, name, runs, timeline, took_s, queues, broken, shares)
+    found = count(trace, name, runs, timeline, took_s, queues, broken, shares)
+    return replace(found, stops=stops, starts=starts.score(runs) if starts else None)
 
 
 def count(
@@ -180,6 +211,8 @@ def count(
         first_start_p95_s=at(starts, 0.95),
         preemptions_per_job=fmean(run.preemptions for run in runs),
         failures=sum(run.failures for run in runs),
+        suspensions_per_job=fmean(run.suspensions for run in runs),
+        lost_gpu_hours=sum(run.lost_s * run.gang.gpus for run in runs) / 3600,
         queue_longest=max(timeline.waiting),
         decided_s=took_s,
         bad_lines=trace.complaints.count,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,6 +45,9 @@ class Run:
     ended_s: float = 0.0
     preemptions: int = 0
     failures: int = 0
+    suspensions: int = 0
+    lost_s: float = 0.0
+    """Seconds of work that it did and had to do again."""
     epoch: int = 0
 
     def attained(self, now_s: float) -> float:
@@ -111,7 +114,18 @@ class GpuPool:
         self._begun.append(run)
         self.newly.append(run)
 
-    def stop(self, run: Run) -> None:
+    def host_free(self) -> Mapping[int, int]:
+        """Bytes of host memory for suspended gangs, by node; empty: none can be suspended."""
+        return {}
+
+    def fallen(self, node: int) -> None:
+        """A node has failed, with what its memory held."""
+
+    def gpu_bytes(self, run: Run) -> int:
+        """Bytes that a suspension of the gang would have to carry from each GPU; 0: it cannot."""
+        return 0
+
+    def stop(self, run: Run, *, suspends: bool = False) -> None:
         """The gang is preempted: its work is kept, its GPUs are free."""
         self.nodes.give_back(run.seats)
         self._end(run)
@@ -123,11 +137,16 @@ class GpuPool:
         done = run.attained(self.now_s)
         self.nodes.give_back(run.seats)
         self._end(run)
-        kept = done - done % self.cost.checkpoint_s if self.cost.checkpoint_s else 0.0
-        run.left_s += done - kept
-        run.attained_s = kept
+        self._lose(run, done)
         run.failures += 1
         self.wait(run)
+
+    def _lose(self, run: Run, done: float) -> None:
+        """What a gang has done since its last checkpoint is lost."""
+        kept = done - done % self.cost.checkpoint_s if self.cost.checkpoint_s else 0.0
+        run.left_s += done - kept
+        run.lost_s += done - kept
+        run.attained_s = kept
 
     def _end(self, run: Run) -> None:
         worked = max(0.0, self.now_s - run.since_s)
@@ -214,13 +233,15 @@ def replay(
     changes: Iterable[ClusterChange] = (),
     progress: Progress = lambda _: None,
     watch: Watch | None = None,
+    pool: GpuPool | None = None,
 ) -> tuple[list[Run], UsageTimeline]:
     """All gangs with when they began and ended, in the order of submission.
 
-    `watch` is called after each decision. Raises InternalError if an order never starts a gang.
+    `watch` is called after each decision. A `pool` says what stops cost.
+
+    Raises InternalError if an order never starts a gang.
     """
-    nodes = Nodes(trace.nodes)
-    pool = GpuPool(nodes, cost)
+    pool = pool or GpuPool(Nodes(trace.nodes), cost)
     coming = sorted(trace.gangs, key=lambda gang: gang.submitted_s)
     runs = [Run(gang, number, gang.duration_s) for number, gang in enumerate(coming)]
     first = coming[0].submitted_s if coming else 0.0
@@ -291,9 +312,11 @@ def _change(pool: GpuPool, change: ClusterChange) -> None:
     for run in list(pool.running.values()):
         if any(at == change.node for at, _ in run.seats):
             if change.what == "drain":
-                pool.stop(run)
+                pool.stop(run, suspends=True)
             else:
                 pool.fail(run)
+    if change.what != "drain":
+        pool.fallen(change.node)
     nodes.down(change.node)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,13 @@ from click.core import ParameterSource
 from moiety.cli.output import Number, output_option
 from moiety.cli.sim.order_tables import show, times_table
 from moiety.cli.sim.progress import bar
+from moiety.cli.sim.world import (
+    questions_of,
+    start_options,
+    stop_options,
+    stops_of,
+    suspension_of,
+)
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
@@ -40,7 +48,8 @@ RESTART_S: Final = 30.0
 OF_FILES: Final = frozenset(
     {
         *("order", "orders", "cluster", "node_gpus", "restart_s", "by_queue", "queues"),
-        *("changes", "fail_hours", "repair_hours", "splits"),
+        *("changes", "fail_hours", "repair_hours", "splits", "stops", "starts", "is_known"),
+        *("state_bytes", "host_bytes", "link_bytes", "network_bytes"),
     }
 )
 """Parameters that are not for a trace that is a folder."""
@@ -111,7 +120,7 @@ def gang_options(command: Command) -> Command:
         click.option("--changes", metavar="FILE", help="Nodes that fail, are drained, come or go."),
     ):
         command = option(command)
-    return cluster_options(queue_options(command))
+    return cluster_options(queue_options(stop_options(start_options(command))))
 
 
 def is_gangs(folder: str | None) -> bool:
@@ -165,7 +174,8 @@ def replay(
     changes = _changes(trace, options)
     outcomes: list[GangOutcome] = []
     records: list[JobRecord] = []
-    for name in orders:
+    for name, stops in product(orders, stops_of(orders, options)):
+        is_own = name == "default"
         with bar(len(trace.gangs), name) as step:
             if name in OF_QUEUES:
                 whole = of_gangs(trace, queues or (), changes)
@@ -173,8 +183,20 @@ def replay(
                 outcomes.append(told.outcome)
                 records += told.records
                 continue
-            mine = queues if name == "default" else None
-            outcomes.append(run_gangs(trace, name, _cost(options), changes, mine, step, records))
+            outcomes.append(
+                run_gangs(
+                    trace,
+                    name,
+                    _cost(options),
+                    changes,
+                    queues if is_own else None,
+                    step,
+                    records,
+                    questions=questions_of(options) if is_own else None,
+                    stops=stops,
+                    suspension=suspension_of(options),
+                )
+            )
     if jobs:
         write_records(Path(jobs), records)
     if target:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moiety.cli.output import count, table
+from moiety.cli.sim.world import losses_of, name_of, said_of_starts
 
 if TYPE_CHECKING:
     from moiety.sim.outcome import GangOutcome
@@ -38,6 +39,8 @@ def show(outcomes: Sequence[GangOutcome], output: str) -> None:
             click.echo(_queue_table(outcome))
             if fairness := _fairness(outcome):
                 click.echo(f"{outcome.order}{fairness}")
+        if outcome.starts:
+            click.echo(said_of_starts(outcome.starts))
     if any(outcome.knows_durations for outcome in outcomes):
         names = ", ".join(outcome.order for outcome in outcomes if outcome.knows_durations)
         click.echo(f"knows how long jobs run: {names}")
@@ -58,9 +61,10 @@ def times_table(outcomes: Sequence[GangOutcome], pools: Sequence[str] = ()) -> s
     """A line for each replay, by its order or by its pools."""
     from moiety.cli.output import seconds
 
+    is_lossy = any(outcome.stops != "keep" for outcome in outcomes)
     rows = [
         [
-            pools[at] if pools else outcome.order,
+            pools[at] if pools else name_of(outcome),
             str(outcome.gpus),
             f"{outcome.allocation_percent:.1f} %",
             seconds(outcome.completion_mean_s),
@@ -70,6 +74,7 @@ def times_table(outcomes: Sequence[GangOutcome], pools: Sequence[str] = ()) -> s
             f"{outcome.preemptions_per_job:.2f}",
             str(outcome.failures),
             str(outcome.queue_longest),
+            *losses_of(outcome, is_shown=is_lossy),
         ]
         for at, outcome in enumerate(outcomes)
     ]
@@ -82,7 +87,8 @@ def times_table(outcomes: Sequence[GangOutcome], pools: Sequence[str] = ()) -> s
         "WAIT",
         "WAIT-P95",
     ]
-    return table([*titles, "PREEMPTED", "FAILED", "QUEUE"], rows)
+    titles += ["PREEMPTED", "FAILED", "QUEUE", *(["SUSPENDED", "LOST"] if is_lossy else [])]
+    return table(titles, rows)
 
 
 def _queue_table(outcome: GangOutcome) -> str:
