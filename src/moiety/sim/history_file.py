@@ -39,17 +39,19 @@ def table_of(folder: Path, name: str) -> Path | None:
     return None
 
 
-def is_history(path: Path) -> bool:
+def is_history(path: Path, *, has_pools: bool = True) -> bool:
     """Whether a trace says more than the placing of single tasks needs.
 
-    That is output of `sacct`, alone or in a folder, or a folder with queues, pools or changes, or
-    with jobs that have tasks, priorities and the like. Raises TraceMissing and TraceInvalid.
+    That is output of `sacct`, alone or in a folder, or a folder with queues, pools (unless they
+    are named apart: not `has_pools`) or changes, or with jobs that have tasks, priorities and the
+    like. Raises TraceMissing and TraceInvalid.
     """
     if path.is_file():
         return sacct.is_output(path)
     if not path.is_dir():
         return False
-    if _sacct_in(path) or any(table_of(path, each) for each in ("queues", "pools", "changes")):
+    tables = ("queues", "changes", *["pools"] * has_pools)
+    if _sacct_in(path) or any(table_of(path, each) for each in tables):
         return True
     jobs = table_of(path, "jobs")
     return jobs is not None and bool(HISTORY & columns_of(jobs))

@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Final
 
 from moiety.model.errors import InvalidValue
-from moiety.policy.cycle import CycleSettings
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.forecast import Start, expected_start
 from moiety.policy.memory import Foreseen, learn
 from moiety.policy.model.workloads import Workload

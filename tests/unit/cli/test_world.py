@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from moiety.cli.sim.command import sim
@@ -45,3 +46,10 @@ def test_only_the_engine_suspends(tmp_path: Path) -> None:
     code, text = replayed(tmp_path, "--stops", "suspend", "--order", "fifo")
     assert code != 0
     assert "only the order default suspends" in text
+
+
+@pytest.mark.parametrize("stops", ["kill", "suspend"])
+def test_orders_of_histories_have_no_kinds_of_stops(tmp_path: Path, stops: str) -> None:
+    code, text = replayed(tmp_path, "--stops", stops, "--order", "drf")
+    assert code != 0
+    assert "keep their work" in text or "only the order default suspends" in text

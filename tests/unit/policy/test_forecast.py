@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from moiety.policy.cycle import CycleSettings
+from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.explanation import explain
 from moiety.policy.explain.forecast import expected_start
 from moiety.policy.memory import Began, Ended, Foreseen, PolicyMemory, Submitted, learn

@@ -15,6 +15,7 @@ from moiety.cli.output import Number, output_option
 from moiety.cli.sim.order_tables import show, times_table
 from moiety.cli.sim.progress import bar
 from moiety.cli.sim.world import (
+    OF_QUEUES,
     questions_of,
     start_options,
     stop_options,
@@ -40,8 +41,6 @@ ORDERS: Final = (
     "tiresias",
 )
 """The names of `sim`, for help that does not import it; a test compares them."""
-OF_QUEUES: Final = ("fifo-queues", "drf")
-"""The orders that are replayed as a history is, because they know queues."""
 ALL_ORDERS: Final = (*ORDERS, *OF_QUEUES)
 SHOWN: Final = ("fifo", "backfill", "las", "srtf", "default")
 RESTART_S: Final = 30.0

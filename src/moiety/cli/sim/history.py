@@ -38,7 +38,7 @@ def is_history(folder: str | None) -> bool:
         return False
     from moiety.sim.history_file import is_history
 
-    return is_history(Path(folder))
+    return is_history(Path(folder), has_pools=not is_typed("pools"))
 
 
 def is_typed(*names: str) -> bool:

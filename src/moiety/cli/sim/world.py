@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 STOPS: Final = ("keep", "kill", "suspend")
 """The kinds of `sim.suspension.Stops`; a test compares them."""
+OF_QUEUES: Final = ("fifo-queues", "drf")
+"""The orders that are replayed as a history is, because they know queues."""
 
 Command = Callable[..., None]
 
@@ -68,7 +70,7 @@ def stops_of(orders: Sequence[str], options: dict[str, Any]) -> list[Stops]:
     found = [Stops(each) for each in dict.fromkeys(options["stops"])]
     if Stops.SUSPEND in found and set(orders) != {"default"}:
         raise BadArgument("only the order default suspends", "--order default")
-    if found != [Stops.KEEP] and (of_queues := OF_QUEUES & set(orders)):
+    if found != [Stops.KEEP] and (of_queues := set(OF_QUEUES) & set(orders)):
         problem = f"with the order {' and '.join(sorted(of_queues))}, stopped jobs keep their work"
         raise BadArgument(problem, "--stops keep")
     return found

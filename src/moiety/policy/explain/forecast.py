@@ -15,7 +15,8 @@ from statistics import fmean
 from typing import Final
 from zlib import crc32
 
-from moiety.policy.cycle import USUAL, CycleSettings, decide
+from moiety.policy.cycle import decide
+from moiety.policy.cycle_settings import USUAL, CycleSettings
 from moiety.policy.estimate.remaining_time import HIGH, LOW, SHORTEST_S
 from moiety.policy.estimate.start_errors import BESIDE_S
 from moiety.policy.memory import (
