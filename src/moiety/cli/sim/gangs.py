@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from moiety.cli.output import Number, output_option
 from moiety.cli.sim.order_tables import show, times_table
 from moiety.cli.sim.progress import bar
-from moiety.cli.sim.world import (
+from moiety.cli.sim.replay_options import (
     OF_QUEUES,
     questions_of,
     start_options,

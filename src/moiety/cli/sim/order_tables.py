@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from moiety.cli.output import count, table
-from moiety.cli.sim.world import losses_of, name_of, said_of_starts
+from moiety.cli.sim.replay_options import losses_of, name_of, said_of_starts
 
 if TYPE_CHECKING:
     from moiety.sim.outcome import GangOutcome

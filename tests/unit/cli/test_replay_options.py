@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from moiety.cli.sim.command import sim
-from moiety.cli.sim.world import STOPS
+from moiety.cli.sim.replay_options import STOPS
 from moiety.sim.suspension import Stops
 
 JOBS = "name,gpus,submitted_s,duration_s,queue,user,state_mib\n"
