@@ -11,6 +11,9 @@ import pytest
 from moiety.testing.waiting import DEADLINE_S, until
 from tests.support.simgpu_programs import MIB, Build, Holder
 
+ENDS = 40
+"""How often a process ends amid calls, of which each meets another moment."""
+
 
 def test_processes_share_what_there_is(build: Build, gpu: dict[str, str]) -> None:
     hold = build("simgpu_hold")
@@ -127,3 +130,13 @@ def test_nothing_is_left_of_processes_killed_in_the_middle(
         assert left.free_bytes == 254 * MIB
         for one in (*churning, left):
             one.end()
+
+
+def test_a_process_ends_while_its_threads_are_in_calls(build: Build, gpu: dict[str, str]) -> None:
+    program = build("simgpu_exit_busy")
+    for _ in range(ENDS):
+        ended = subprocess.run([program], env=gpu, capture_output=True, timeout=DEADLINE_S)
+        assert ended.returncode == 0, ended.stderr
+    last = Holder(build("simgpu_hold"), gpu, 0)
+    assert last.free_bytes == 254 * MIB
+    last.end()

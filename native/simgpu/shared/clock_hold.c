@@ -25,7 +25,7 @@ static void unlock(void) { pthread_mutex_unlock(&sg_state->clock_lock); }
 /* The slot of this process. SG_NO_SLOT: it holds no clock. */
 static unsigned own_slot(void)
 {
-    const struct sg_process *process = sg_process; /* none any more, once the process exits */
+    const struct sg_process *process = sg_process;
     return process && sg_state->machine.profile[0].charged ? (unsigned)(process - sg_state->process)
                                                            : SG_NO_SLOT;
 }

@@ -119,9 +119,9 @@ def test_an_event_that_does_not_fit_is_left_out_with_all_before_it() -> None:
 
 
 def test_a_state_that_is_too_large_gives_no_starting_point_until_it_shrinks() -> None:
-    there = Recorded(14 << 10)
+    there = Recorded()
     there.churn(3)
-    there.feed(ev.ArenaSet(5, "x" * (14 << 10)))
+    there.feed(ev.ArenaSet(5, "x" * SMALL))
     assert kept(there.recorder) is None
     there.feed(ev.ArenaSet(5, ""))
     there.churn(100)
