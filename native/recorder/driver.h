@@ -10,8 +10,6 @@ typedef void *dlsym_fn(void *, const char *);
 
 /* libc's dlsym, in whose place the recorder has its own. */
 dlsym_fn *driver_dlsym(void);
-/* Finds the driver; false while the program has not loaded it. */
-bool driver_load(void);
 /* False: the driver exports no such function. */
 bool driver_exports(enum entry entry);
 

@@ -79,7 +79,8 @@ static void begin(struct ma_reader *reader, struct program *one, uint32_t accoun
     MUST(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair));
     one->ours = pair[0];
     one->theirs = pair[1];
-    MUST((one->key = moiety_agent_add(reader, one->ours, account)) != 0);
+    one->key = moiety_agent_add(reader, one->ours, account);
+    MUST(one->key != 0);
 }
 
 /* As the arbiter decides it: the waiter asks, so the holder closes; that one drains, so the waiter opens. */

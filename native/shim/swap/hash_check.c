@@ -17,7 +17,7 @@ static uint64_t of_thread(const uint32_t *words, uint32_t thread, const uint64_t
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < 16; i++) {
-        sum = plus_times(sum, words[i / 4 * LINE + thread * 4 + i % 4], keys[i]);
+        sum = plus_times(sum, words[i / 4 * LINE + (size_t)thread * 4 + i % 4], keys[i]);
     }
     return sum;
 }

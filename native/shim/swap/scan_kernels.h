@@ -11,7 +11,7 @@
 #define SCAN_SLOTS 72u     /* chunks in one page */
 #define SCAN_BLOCKS 32u    /* for each chunk */
 #define SCAN_THREADS 1024u /* in each block */
-#define SCAN_ROUND_BYTES (SCAN_THREADS * 64u)
+#define SCAN_ROUND_BYTES ((size_t)SCAN_THREADS * 64)
 
 enum scan_verdict {
     SCAN_NONE, /* the block has not run */

@@ -10,7 +10,7 @@
 #include "simgpu/mem/allocation.h"
 #include "simgpu/mem/chunk.h"
 #include "simgpu/mem/multicast.h"
-#include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 
 static CUresult check_prop(const CUmemAllocationProp *prop)
 {

@@ -7,6 +7,7 @@
 #include "simgpu/context/context_stack.h"
 #include "simgpu/mem/address.h"
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/stream/capture_rules.h"
 #include "simgpu/stream/stream.h"
 

@@ -8,7 +8,7 @@
 #include "simgpu/mem/allocation.h"
 #include "simgpu/mem/chunk.h"
 #include "simgpu/mem/multicast.h"
-#include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 
 /* ---- addresses ---- */
 

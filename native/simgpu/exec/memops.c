@@ -10,6 +10,7 @@
 #include "simgpu/exec/stream_exec.h"
 #include "simgpu/mem/address.h"
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/stream/stream.h"
 
 #define POLL_NS (20 * SG_US)

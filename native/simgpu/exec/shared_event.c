@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 
 #define PAGE_BYTES 4096u
 #define MAGIC 0x746e657665756d73ull

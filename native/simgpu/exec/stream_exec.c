@@ -22,6 +22,7 @@
 #include "simgpu/shared/clock.h"
 #include "simgpu/shared/clock_hold.h"
 #include "simgpu/shared/link_bandwidth.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/shared/time_slice.h"
 #include "simgpu/stream/stream.h"
 

@@ -13,6 +13,7 @@
 #include "simgpu/shared/clock.h"
 #include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/shared/process_table.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/shared/state.h"
 
 #define TOKEN_MAGIC 0x6b6f7473u

@@ -9,6 +9,7 @@
 #include "simgpu/shared/clock.h"
 #include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/shared/process_table.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/shared/state.h"
 
 /* The place of a granule. Its bytes are always in this process's memory; the place decides which accesses

@@ -9,7 +9,7 @@
 #include "simgpu/mem/chunk.h"
 #include "simgpu/mem/managed.h"
 #include "simgpu/mem/pool_memory.h"
-#include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 
 #define UNIT 512u
 #define UNITS (SG_BLOCK_BYTES / UNIT)

@@ -8,6 +8,7 @@
 #include "simgpu/mem/chunk.h"
 #include "simgpu/mem/pool_piece.h"
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/stream/capture_rules.h"
 #include "simgpu/stream/op.h"
 #include "simgpu/stream/stream.h"

@@ -19,17 +19,6 @@ uint64_t sg_monotonic_now_ns(void);
  * sleep may end too early. */
 uint64_t sg_monotonic_ns(uint64_t when_ns);
 
-/* Returns at once when the moment has passed. The thread cannot be cancelled meanwhile. */
-void sg_sleep_until(uint64_t when_ns);
-
-/* Makes the calling thread's sleeps exact; by default they end up to 50 us late. */
-void sg_precise_sleeps(void);
-
-/* Makes the calling thread spend the time of a short call. Sleeping is too coarse for a few microseconds,
- * so the thread saves them up and sleeps once: a thousand calls take the right time, a single one may take
- * none. */
-void sg_pay(uint64_t cost_ns);
-
 /* The time that `bytes` take at a rate. */
 uint64_t sg_duration_ns(uint64_t bytes, uint64_t bytes_per_s);
 

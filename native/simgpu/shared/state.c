@@ -245,7 +245,7 @@ void sg_state_close(void)
     }
     sg_lock();
     if (sg_process->pid == (uint32_t)getpid()) {
-        sg_process_free(sg_process); /* sg_process stays: other threads may be in a call while this one exits */
+        sg_process_free(sg_process); /* and stays: other threads can be in calls at an exit */
     }
     sg_unlock();
 }

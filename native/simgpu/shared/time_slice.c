@@ -26,6 +26,7 @@
 #include "simgpu/shared/link_bandwidth.h"
 #include "simgpu/shared/process_identity.h"
 #include "simgpu/shared/process_table.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/shared/slot_set.h"
 #include "simgpu/shared/state.h"
 

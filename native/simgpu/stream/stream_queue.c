@@ -4,6 +4,7 @@
 
 #include "simgpu/base/entry.h"
 #include "simgpu/shared/clock.h"
+#include "simgpu/shared/sleep.h"
 #include "simgpu/shared/time_slice.h"
 
 /* ---- the thread ---- */

@@ -37,8 +37,8 @@ static void hash(void)
         OK(cuMemsetD8_v2(chunk, 1, CHUNK));
         memset(page, 0, PAGE_BYTES);
         for (uint32_t i = 0; i < CHUNKS; i++) {
-            page[2 * i] = chunk;
-            page[2 * i + 1] = chunk + CHUNK;
+            page[(size_t)2 * i] = chunk;
+            page[(size_t)2 * i + 1] = chunk + CHUNK;
         }
     }
     OK(cuLaunchKernel(kernel("moiety_hash"), CHUNKS, 32, 1, 1024, 1, 1, 0, NULL,
