@@ -20,6 +20,7 @@ from moiety.agent.system.subordinate_users import (
     parse,
     unchanged,
 )
+from moiety.agent.system.users import User, Users
 from moiety.arbiter import events as ev
 from moiety.arbiter.settings import Settings
 from moiety.config.files import Kind, read
@@ -154,7 +155,9 @@ def test_their_shares_are_the_owners(tmp_path: Path) -> None:
     told: list[ev.Event] = []
     runtime: Any = SimpleNamespace(feed=told.append)
     clients: Any = {1: SimpleNamespace(account=ALICE, uid=SUB)}
-    rules = LimitRules(load({}, files=[file]), exempt=frozenset({ALICE}))
+    users = Users(lambda uid: User(uid, str(uid), is_listed=False))
+    users.wait_for(BOB)
+    rules = LimitRules(load({}, files=[file]), exempt=frozenset({ALICE}), users=users)
     enforcer = LimitEnforcer(runtime, clients, workloads, rules, of_alice)
     for uid in (ALICE, SUB + 5):
         with pytest.raises(UserLimit):
