@@ -89,6 +89,8 @@ class Escalation:
         self._own_uid = own_uid
         self._own_pids = own_pids
         self._cases: dict[Key, _Case] = {}
+        self._climbed: list[_Case] = []
+        """The offences for which the last look was due to do something."""
 
     def step(self, now_s: float, gpus: Iterable[int], uses: Iterable[Use]) -> list[Action]:
         """Take in the uses on these GPUs; offences on other GPUs stay as they are."""
@@ -103,12 +105,21 @@ class Escalation:
                     seen.add(key)
                     self._see(key, now_s, use, text)
         out: list[Action] = []
+        self._climbed.clear()
         for key, case in list(self._cases.items()):
             if key in seen:
                 out += self._climb(case, now_s)
             elif key[2] in looked:
                 out += self._unseen(key, case, now_s)
         return out
+
+    def acted(self, now_s: float) -> None:
+        """The actions of the last step are taken: only now the times until the next ones begin."""
+        for case in self._climbed:
+            rungs = self.policy.ladder(case.offence).rungs
+            if case.rung < len(rungs):
+                case.due_s = max(case.due_s, now_s + rungs[case.rung].after_s)
+        self._climbed.clear()
 
     def left(self, pid: int, started: int) -> list[Action]:
         """Forget a process that ended; a later process with its pid starts without offences."""
@@ -174,6 +185,8 @@ class Escalation:
             if case.rung < len(rungs):
                 case.due_s = now_s + rungs[case.rung].after_s
             out += self._take(step, case, now_s)
+        if out:
+            self._climbed.append(case)
         ended = case.rung >= len(rungs) and rungs[-1].step is EscalationStep.KILL
         again = ended and not (out or case.spared or self.policy.dry_run)
         if again and now_s >= case.due_s + KILL_AGAIN_S:

@@ -53,6 +53,16 @@ def test_the_steps_are_taken_in_order_and_time() -> None:
     assert warning.threat == "it is ended in 1 min 10 s unless that stops"
 
 
+def test_the_time_before_a_step_begins_when_the_one_before_it_is_told() -> None:
+    watching = watch()
+    seen(watching, [STRAY], [0.0, 5.0])
+    watching.acted(5.5)
+    assert [case.due_s for case in watching.cases()] == [15.5]
+    assert deeds(seen(watching, [STRAY], [15.0, 15.5])) == [(15.5, ActionKind.EVENT)]
+    watching.acted(15.5)
+    assert deeds(seen(watching, [STRAY], [75.0, 75.5])) == [(75.5, ActionKind.KILL)]
+
+
 def test_by_default_the_last_step_is_an_event() -> None:
     found = seen(watch(Policy()), [STRAY], every(0, 3600))
     assert deeds(found) == [(5.0, ActionKind.WARN), (5.0, ActionKind.EVENT)]

@@ -202,6 +202,7 @@ class UsageMonitor:
         if not self.finder.is_blind:
             for action in self.escalation.step(now_s, answered, self.uses):
                 self._enforcer.act(action)
+            self.escalation.acted(self._runtime.now())
         if now_s - self._idle_looked_s >= min(IDLE_LOOK_S, self.policy.idle_s / 8 or IDLE_LOOK_S):
             self._idle_looked_s = now_s
             self._find_idle(now_s, views)
