@@ -7,6 +7,7 @@
 #include "shim/base/message.h"
 #include "shim/swap/clean.h"
 #include "shim/swap/host_arena.h"
+#include "shim/swap/host_segment.h"
 #include "shim/swap/host_segments.h"
 
 #define OWN_BYTES (256ull << 20)

@@ -1,10 +1,7 @@
 #include "shim/swap/host_segments.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,26 +12,13 @@
 #include "shim/mem/device_contexts.h"
 #include "shim/swap/clean.h"
 #include "shim/swap/host_arena.h"
+#include "shim/swap/host_segment.h"
 
-#define MAP_STEP_BYTES (2ull << 20)
-#define PAGE_BYTES 4096u
-#ifndef MADV_POPULATE_WRITE
-#    define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
 /* The pause between two pieces, so that a thread that waits for contexts_lock gets it; while
  * another thread has it; and while there is no context. */
 #define PAUSE_NS 100000L
 #define BUSY_NS 1000000L
 #define NO_CONTEXT_NS 20000000L
-
-struct segment {
-    struct segment *next;
-    uint64_t number;
-    uint64_t bytes;
-    uint64_t mapped;     /* from the start: their page tables are filled in */
-    uint64_t registered; /* from the start: these are in the arena */
-    unsigned char *base;
-};
 
 static struct lock lock =
     LOCK_INIT(LOCK_HOST_SEGMENTS); /* taken before the arena's and the socket's, after all others */
@@ -57,38 +41,15 @@ static void tell(enum mw_type type, uint64_t number, uint64_t bytes)
     agent_send(&note, sizeof(note), type);
 }
 
-static uint64_t next_piece_bytes(const struct segment *segment)
-{
-    uint64_t left = segment->bytes - segment->registered;
-    return left < HOST_PIECE_BYTES ? left : HOST_PIECE_BYTES;
-}
-
 /* The first segment that is not registered as a whole. It stays in the list until it is. */
 static struct segment *unfinished(void)
 {
     LOCK_SCOPE(&lock);
     struct segment *segment = segments;
-    while (segment && segment->registered == segment->bytes) {
+    while (segment && segment_is_ready(segment)) {
         segment = segment->next;
     }
     return segment;
-}
-
-/* Fills in page tables up to `end`, in steps, because no thread of this process can map memory
- * during a step. The pages exist, but each would cost a fault in the middle of a copy. */
-static void map_until(struct segment *segment, uint64_t end)
-{
-    uint64_t at = segment->mapped;
-    for (; at < end; at += MAP_STEP_BYTES) {
-        uint64_t bytes = end - at < MAP_STEP_BYTES ? end - at : MAP_STEP_BYTES;
-        if (madvise(segment->base + at, bytes, MADV_POPULATE_WRITE) != 0) {
-            for (uint64_t page = at; page < at + bytes; page += PAGE_BYTES) {
-                (void)*(volatile unsigned char *)(segment->base +
-                                                  page); /* it may be in use by now */
-            }
-        }
-    }
-    segment->mapped = segment->mapped < at ? at : segment->mapped;
 }
 
 bool host_segments_register_one(void)
@@ -97,12 +58,8 @@ bool host_segments_register_one(void)
     if (!segment) {
         return false;
     }
-    unsigned char *base = segment->base + segment->registered;
-    uint64_t bytes = next_piece_bytes(segment);
-    map_until(segment, segment->registered + bytes);
-    /* Not registered (a locked-memory limit, say) means slow copies, not wrong ones. */
-    DRIVER(cuMemHostRegister_v2)(base, bytes, CU_MEMHOSTREGISTER_PORTABLE);
-    bool added = host_arena_add(base, bytes, segment->number) == 0;
+    uint64_t bytes = segment_register(segment);
+    bool added = host_arena_add(segment->base + segment->registered, bytes, segment->number) == 0;
     LOCK_SCOPE(&lock);
     segment->registered += bytes;
     return added;
@@ -116,7 +73,7 @@ static void empty_one(void)
     uint64_t bytes = 0;
     lock_take(&lock);
     for (const struct segment *s = segments; back_asked && s; s = s->next) {
-        if (s->registered != s->bytes || s->bytes > wanted_back) {
+        if (!segment_is_ready(s) || s->bytes > wanted_back) {
             continue;
         }
         if (!host_arena_uses(s->number)) {
@@ -140,7 +97,7 @@ static void begin_unmap(void)
     LOCK_SCOPE(&lock);
     struct segment **found = NULL;
     for (struct segment **at = &segments; back_asked && *at; at = &(*at)->next) {
-        if ((*at)->registered == (*at)->bytes && (*at)->bytes <= wanted_back &&
+        if (segment_is_ready(*at) && (*at)->bytes <= wanted_back &&
             !host_arena_uses((*at)->number)) {
             found = at;
         }
@@ -155,20 +112,13 @@ static void begin_unmap(void)
     }
 }
 
-/* Without a context nothing is registered any more. */
-static void unregister_one(void)
-{
-    uint64_t last = (unmapping->registered - 1) / HOST_PIECE_BYTES * HOST_PIECE_BYTES;
-    DRIVER(cuMemHostUnregister)(unmapping->base + last);
-    unmapping->registered = last;
-}
-
 static void end_unmap(void)
 {
     if (unmapping && unmapping->registered == 0) {
-        munmap(unmapping->base, unmapping->bytes);
-        tell(MW_ARENA_BACK, unmapping->number, unmapping->bytes);
-        free(unmapping);
+        uint64_t number = unmapping->number;
+        uint64_t bytes = unmapping->bytes;
+        segment_unmap(unmapping);
+        tell(MW_ARENA_BACK, number, bytes);
         unmapping = NULL;
     }
 }
@@ -178,7 +128,7 @@ static bool has_work(void)
     LOCK_SCOPE(&lock);
     bool found = back_asked || unmapping;
     for (const struct segment *s = segments; s && !found; s = s->next) {
-        found = s->registered < s->bytes;
+        found = !segment_is_ready(s);
     }
     return found;
 }
@@ -192,7 +142,7 @@ static long work_a_little(void)
     struct device *device = device_next(NULL);
     bool pushed = device && device_push(device);
     if (unmapping) {
-        unregister_one();
+        segment_unregister(unmapping);
     } else if (!pushed || !host_segments_register_one()) {
         empty_one();
         begin_unmap();
@@ -217,7 +167,7 @@ static void *segments_main(void *unused)
         }
         struct segment *segment = unfinished();
         if (segment) {
-            map_until(segment, segment->registered + next_piece_bytes(segment));
+            segment_prepare(segment);
         }
         struct timespec pause = {0, work_a_little()};
         end_unmap();
@@ -246,30 +196,11 @@ static void wake(void)
     futex_wake_all(&work);
 }
 
-static struct segment *map(const struct mw_arena *note, int fd)
-{
-    struct stat found;
-    struct segment *made = calloc(1, sizeof(*made));
-    if (!made || fstat(fd, &found) < 0 || (uint64_t)found.st_size < note->bytes) {
-        free(made);
-        return NULL;
-    }
-    void *base = mmap(NULL, note->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
-        free(made);
-        return NULL;
-    }
-    madvise(base, note->bytes, MADV_HUGEPAGE);
-    madvise(base, note->bytes, MADV_DONTFORK);
-    *made = (struct segment){.number = note->segment, .bytes = note->bytes, .base = base};
-    return made;
-}
-
 bool host_segments_offer(const struct mw_arena *note, int fd)
 {
     struct segment *made = NULL;
     if (fd >= 0) {
-        made = note->segment && note->bytes && start_thread() ? map(note, fd) : NULL;
+        made = note->segment && note->bytes && start_thread() ? segment_map(note, fd) : NULL;
         close(fd);
     }
     if (!made) {

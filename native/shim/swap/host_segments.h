@@ -11,9 +11,6 @@
 
 #include "wire/host.h"
 
-/* Registered with one call: no chunk is larger, and longer ones would hold up a drain. */
-#define HOST_PIECE_BYTES (64ull << 20)
-
 /* A new agent: what the last one wanted back is void. */
 void host_segments_new_agent(void);
 
