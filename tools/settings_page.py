@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moiety.config.table import SETTINGS, Setting
+from moiety.config.setting import Setting
+from moiety.config.table import SETTINGS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 HEAD = "| setting | flag | environment | default | what it is |\n|---|---|---|---|---|\n"

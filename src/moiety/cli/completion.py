@@ -10,7 +10,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from moiety.config.table import SECTIONS, SETTINGS, Setting
+from moiety.config.setting import Setting
+from moiety.config.table import SECTIONS, SETTINGS
 from moiety.model.errors import MoietyError
 
 SHELLS: Final = ("bash", "zsh", "fish")

@@ -16,7 +16,8 @@ from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option, table
 from moiety.config import files, guarantees
 from moiety.config.load import Config, Source, Value, closest, load, problems
-from moiety.config.table import SECTIONS, SETTINGS, Setting, of_section
+from moiety.config.setting import Setting
+from moiety.config.table import SECTIONS, SETTINGS, of_section
 from moiety.model import errors
 
 ARGUMENTS = "MOIETY_AGENT_ARGS"

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from moiety.cli.completion import Complete
-    from moiety.config.table import Setting
+    from moiety.config.setting import Setting
 
 
 def completed(name: str) -> Complete:

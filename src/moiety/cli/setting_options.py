@@ -9,7 +9,8 @@ import click
 
 from moiety.cli.lazy_completion import completed_as
 from moiety.config.load import Config, load
-from moiety.config.table import Setting, name_of, of_section
+from moiety.config.setting import Setting
+from moiety.config.table import name_of, of_section
 
 S = TypeVar("S")
 SHORT: Final = {"run.quiet": "-q"}

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from moiety.arbiter.settings import OverduePolicy, WhenFull
 from moiety.config.files import File, Kind, places, read, read_all
 from moiety.config.load import Config, Source, load, problems
-from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, RunSettings, Setting, of_section
+from moiety.config.setting import Setting
+from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, RunSettings, of_section
 from moiety.config.values import OVERDUE, WHEN_FULL, parse_factor
 from moiety.model.errors import BadConfigFile, BadSetting, InvalidDuration
 from moiety.model.share import Mode
