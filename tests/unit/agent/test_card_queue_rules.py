@@ -13,7 +13,7 @@ from moiety.arbiter import events as ev
 from moiety.model.cards import CardRequest
 from moiety.model.errors import BadArgument, MoietyError, ShareTaken, UserLimit
 from moiety.model.share import Share
-from tests.unit.agent.test_card_queue import ANY, FIRST, Day, day
+from tests.unit.agent.queued_commands import ANY, FIRST, Day, day
 from tests.unit.agent.test_cards import GIB
 
 OTHER = Peer(72, 1002, 1002)
