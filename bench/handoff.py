@@ -209,14 +209,13 @@ def exchange_us(pause_s: float) -> float:
     return statistics.median(map(float, said.stdout.split()))
 
 
-def released(gpu: str, size: int) -> tuple[list[float], list[float]]:
+def released(gpu: str, memory: str) -> tuple[list[float], list[float]]:
     """How long who waits still waits, in seconds, after its rival fell silent; and the silences."""
-    one = f"bytes={size} kernel=500 on=400 off=600 least=1000000 seconds={SECONDS + 4}"
-    other = f"bytes={size} kernel=500 least=1000 seconds={SECONDS + 2}"
-    share = [] if size >= DATA_BYTES else ["--gpu", "0.5"]
+    one = f"{memory} kernel=500 on=400 off=600 least=1000000 seconds={SECONDS + 4}"
+    other = f"{memory} kernel=500 least=1000 seconds={SECONDS + 2}"
     with tempfile.TemporaryDirectory(prefix="mty") as folder:
         # A turn is longer than a row of work: all that ends it is the silence.
-        said, _ = Bench(Path(folder), gpu).run([(share, one), (share, other)], "--quantum", "1s")
+        said, _ = Bench(Path(folder), gpu).run([([], one), ([], other)], "--quantum", "1s")
     waits = []
     for silent_s in said[0].silences:
         for began_s, ended_s in said[1].calls:
@@ -227,8 +226,8 @@ def released(gpu: str, size: int) -> tuple[list[float], list[float]]:
 
 def idle_release() -> list[Figure]:
     """How long a silent holder keeps the GPU from who waits, with and without data to move."""
-    waits, _ = released(GPU, MIB)
-    moved, _ = released(DATA_GPU, DATA_BYTES)
+    waits, _ = released(GPU, f"bytes={60 * MIB} zeros=1")  # both do not fit, and nothing is copied
+    moved, _ = released(DATA_GPU, f"bytes={DATA_BYTES}")
     deficit = 2 * DATA_BYTES - capacity_bytes(DATA_GPU)
     predicted_s = 2 * deficit / LINK_BYTES_PER_S
     ratio = statistics.median(moved) / (2 * predicted_s)

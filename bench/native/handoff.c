@@ -1,6 +1,7 @@
 /* A program with timed kernels that says when it submitted:  handoff KEY=NUMBER ...
  *
- * bytes     what it allocates first
+ * bytes     what it allocates first, and fills with data
+ * zeros     1: leaves it all zeros
  * kernel    microseconds that a kernel takes
  * row       kernels that are submitted before the program waits for them
  * sleep     microseconds of sleep after each row, of which a third at random
@@ -91,7 +92,10 @@ int main(int argc, char **argv)
     OK(cuModuleGetFunction(&spin, module, "spin_us"));
     OK(cuModuleGetFunction(&fill, module, "fill_u64"));
     OK(cuMemAlloc_v2(&memory, bytes));
-    OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&memory, &words, &seed}, NULL));
+    if (!number(argc, argv, "zeros", 0)) {
+        OK(cuLaunchKernel(fill, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&memory, &words, &seed},
+                          NULL));
+    }
     OK(cuCtxSynchronize());
     puts("ready");
     fflush(stdout);
