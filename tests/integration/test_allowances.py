@@ -108,8 +108,10 @@ def test_what_is_used_again_is_whole(node: Node, program: Path) -> None:
 def test_mistakes_with_freed_memory_are_answered_as_without_us(node: Node, program: Path) -> None:
     mistakes = [
         *(f"alloc {slot} 20" for slot in range(4)), "churn 4 20",
-        "free 1", "free 1", "copy 1", "what 1", "range 1", "fill 1 3",
-        "alloc 5 20", "free 5", "free 5", "copy 5", "free 0", "free 0", "what 0",
+        "copy 1", "free 1", "free 1", "copy 1", "what 1", "range 1", "fill 1 3",
+        "alloc 5 20", "copy 5", "free 5", "free 5", "copy 5",
+        "copy 0", "free 0", "free 0", "copy 0", "what 0",
+        "copy 2", "copy 3", "copy 2", "free 2", "copy 3", "copy 2",
     ]  # fmt: skip
     said = [
         tell(process, *mistakes)

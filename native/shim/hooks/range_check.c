@@ -11,6 +11,8 @@
 #include "shim/mem/slab.h"
 #include "shim/pool/pool.h"
 
+__thread struct range_check_last range_check_last;
+
 CUresult range_check_error(void)
 {
     CUresult result = device_check();
@@ -18,6 +20,17 @@ CUresult range_check_error(void)
 }
 
 enum owner { NOT_OURS, A_POOL, AN_ALLOCATION };
+
+/* With the lock, so that the version is that of what was found. */
+static struct range_check_last *begin_last(void)
+{
+    struct range_check_last *last = &range_check_last;
+    uint64_t version = atomic_load_explicit(&extents_version, memory_order_relaxed);
+    if (last->version != version) {
+        *last = (struct range_check_last){.version = version};
+    }
+    return last;
+}
 
 /* The owner of the page that an address lies in, and the allocation there, which may have no
  * bytes. */
@@ -31,18 +44,27 @@ static enum owner find(CUdeviceptr address, CUdeviceptr *base, size_t *size)
         *size = 0;
         return AN_ALLOCATION;
     }
-    if (!extent || extent->use == EXTENT_OF_POOL) {
-        return extent ? A_POOL : NOT_OURS;
+    if (!extent) {
+        begin_last()->foreign = address;
+        return NOT_OURS;
+    }
+    if (extent->use == EXTENT_OF_POOL) {
+        return A_POOL;
     }
     *base = extent->base;
     *size = extent->bytes;
+    if (extent->use == EXTENT_OF_ONE) {
+        struct range_check_last *last = begin_last();
+        last->base = extent->base;
+        last->size = extent->bytes;
+    }
     if (extent->use == EXTENT_OF_SLAB && !slab_range(extent, address, base, size, &number)) {
         *size = 0;
     }
     return AN_ALLOCATION;
 }
 
-bool range_check_fails(CUdeviceptr address, uint64_t bytes)
+bool range_check_fails_now(CUdeviceptr address, uint64_t bytes)
 {
     CUdeviceptr base = 0;
     size_t size = 0;

@@ -12,11 +12,36 @@
 #include <stdint.h>
 
 #include "cuda/cuda_abi.h"
+#include "shim/mem/extent.h"
+
+/* What this thread found last, as long as no extent has come or gone since. */
+struct range_check_last {
+    uint64_t version; /* of the table of extents */
+    CUdeviceptr base; /* of an allocation that has its pages for itself */
+    uint64_t size;
+    CUdeviceptr foreign; /* an address that is not ours */
+};
+
+extern __thread struct range_check_last range_check_last __attribute__((tls_model("initial-exec")));
 
 /* What such a call is answered. */
 CUresult range_check_error(void);
+/* The slow half of range_check_fails: takes the lock. */
+bool range_check_fails_now(CUdeviceptr address, uint64_t bytes);
+
 /* Whether the bytes begin in a page of ours, but are not all in one allocation. */
-bool range_check_fails(CUdeviceptr address, uint64_t bytes);
+static inline bool range_check_fails(CUdeviceptr address, uint64_t bytes)
+{
+    const struct range_check_last *last = &range_check_last;
+    uint64_t version = atomic_load_explicit(&extents_version, memory_order_acquire);
+    CUdeviceptr offset = address - last->base;
+    if (__builtin_expect(last->version == version, 1) &&
+        (address == last->foreign || (offset < last->size && bytes <= last->size - offset))) {
+        return false;
+    }
+    return range_check_fails_now(address, bytes);
+}
+
 /* The same of rows; a row that is longer than the pitch is the driver's to judge. */
 bool range_check_fails_rows(CUdeviceptr address, uint64_t pitch, uint64_t width, uint64_t height);
 /* Of either side of a copy. */

@@ -13,6 +13,7 @@
 
 struct lock extent_lock = LOCK_INIT(LOCK_EXTENTS);
 atomic_bool extents_damaged;
+_Atomic uint64_t extents_version = 1; /* of what was never found: 0 */
 static uint64_t births;
 static _Atomic uint32_t endings; /* ends of moves: threads that wait for one sleep here */
 
@@ -247,7 +248,11 @@ void extent_await_moves(const struct extent *extent) { await(extent, false); }
 
 void extent_await_holders(const struct extent *extent) { await(extent, true); }
 
-void extent_retire(struct extent *extent) { extent->retiring = true; }
+void extent_retire(struct extent *extent)
+{
+    extent->retiring = true;
+    extents_changed();
+}
 
 uint32_t extent_charge_flags(const struct extent *extent)
 {

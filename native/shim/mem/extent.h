@@ -56,6 +56,14 @@ struct extent {
 extern struct lock extent_lock;
 /* A chunk was damaged (swap/damage.h), so new allocations have to avoid it. Needs no lock. */
 extern atomic_bool extents_damaged;
+/* Grows whenever an address may have come to another allocation, or to none. Who reads it without the lock knows whether
+ * what was found earlier is still so. */
+extern _Atomic uint64_t extents_version;
+
+static inline void extents_changed(void)
+{
+    atomic_fetch_add_explicit(&extents_version, 1, memory_order_release);
+}
 
 static inline bool extent_is_managed(const struct extent *extent)
 {

@@ -41,6 +41,7 @@ int extent_table_insert(struct extent *extent)
     memmove(table + at + 1, table + at, (count - at) * sizeof(struct extent *));
     table[at] = extent;
     count++;
+    extents_changed();
     return 0;
 }
 
@@ -53,6 +54,7 @@ void extent_table_remove(struct extent *extent)
     if (at > 0 && table[at - 1] == extent) {
         memmove(table + at - 1, table + at, (count - at) * sizeof(struct extent *));
         count--;
+        extents_changed();
     }
 }
 
@@ -68,4 +70,8 @@ size_t extent_table_count(void) { return count; }
 
 struct extent *extent_table_get(size_t index) { return table[index]; }
 
-void extent_table_after_fork(void) { count = 0; }
+void extent_table_after_fork(void)
+{
+    count = 0;
+    extents_changed();
+}

@@ -38,6 +38,7 @@ bool free_cache_put(struct extent *extent)
     extent_unmap(extent);
     extent->use = EXTENT_OF_ONE;
     cached[count++] = extent;
+    extents_changed();
     return true;
 }
 
