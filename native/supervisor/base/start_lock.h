@@ -1,0 +1,7 @@
+/* The lock of a workload's folder: its holder alone starts, and writes its records. */
+#ifndef MOIETY_SUPERVISOR_START_LOCK_H
+#define MOIETY_SUPERVISOR_START_LOCK_H
+
+int start_lock_take(int folder);
+
+#endif

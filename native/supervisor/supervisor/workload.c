@@ -1,0 +1,175 @@
+#include "supervisor/supervisor/workload.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What the supervisor listens to; all other signals stay blocked. */
+void workload_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGCHLD);
+    sigaddset(set, SIGTERM);
+    for (int number = SIGRTMIN; number <= SIGRTMAX; number++) {
+        sigaddset(set, number);
+    }
+}
+
+/* Signals all processes of the workload: those in its cgroup, and those below us. */
+static size_t signal_all(void *self, int number)
+{
+    struct workload *workload = self;
+    PROCESS_TABLE(table);
+    if (number == SIGKILL) {
+        (void)cgroups_kill(&workload->cgroups);
+    } else if (number == SIGCONT) {
+        (void)cgroups_freeze(&workload->cgroups, false);
+    }
+    (void)process_table_read(&table);
+    process_table_choose_below(&table, getpid());
+    cgroups_choose(&workload->cgroups, &table);
+    return process_table_signal(&table, number);
+}
+
+static struct ending_target all_of(struct workload *workload)
+{
+    return (struct ending_target){.signal = signal_all, .self = workload};
+}
+
+/* The time limit counts from here. */
+void workload_begin(struct workload *workload, const struct spec *spec)
+{
+    workload->keeps_children = spec->keeps_children;
+    workload->grace_ms = spec->grace_ms;
+    workload->limit_left_ms = spec->time_limit_ms;
+    workload->running_since_ms = ending_now_ms();
+}
+
+static void end_all(struct workload *workload)
+{
+    struct ending_target all = all_of(workload);
+    ending_begin(&workload->ending, &all, workload->grace_ms);
+    workload->is_frozen = false;
+}
+
+static void end_for(struct workload *workload, enum end_reason reason)
+{
+    if (workload->ending.phase == ENDING_NOT) {
+        workload->reason = workload->has_main_ended ? workload->reason : reason;
+        end_all(workload);
+    }
+}
+
+static uint64_t limit_ms(const struct workload *workload)
+{
+    bool counts = workload->limit_left_ms && !workload->is_frozen && !workload->has_main_ended &&
+                  workload->ending.phase == ENDING_NOT;
+    return counts ? workload->running_since_ms + workload->limit_left_ms : UINT64_MAX;
+}
+
+/* Stops all processes at once, where there is a cgroup for it; the time limit stands still meanwhile. */
+static void freeze(struct workload *workload)
+{
+    if (workload->is_frozen || workload->ending.phase != ENDING_NOT) {
+        return;
+    }
+    uint64_t ran_ms = ending_now_ms() - workload->running_since_ms;
+    if (workload->limit_left_ms) {
+        workload->limit_left_ms =
+            ran_ms < workload->limit_left_ms ? workload->limit_left_ms - ran_ms : 1;
+    }
+    if (!cgroups_freeze(&workload->cgroups, true)) {
+        (void)signal_all(workload, SIGSTOP);
+    }
+    workload->is_frozen = true;
+}
+
+static void thaw(struct workload *workload)
+{
+    (void)signal_all(workload, SIGCONT);
+    if (workload->is_frozen) {
+        workload->is_frozen = false;
+        workload->running_since_ms = ending_now_ms();
+    }
+}
+
+static void pass_on(struct workload *workload, int number)
+{
+    if (number == SIGSTOP) {
+        freeze(workload);
+    } else if (number == SIGCONT) {
+        thaw(workload);
+    } else if (number > 0 && number < SIGRTMIN) {
+        (void)signal_all(workload, number);
+    }
+}
+
+/* Reaps what has ended; whether anything below us is left. */
+static bool reap(struct workload *workload)
+{
+    int status;
+    for (;;) {
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0) {
+            return pid == 0 || errno != ECHILD;
+        }
+        if (pid == workload->program.pid && !workload->has_main_ended) {
+            workload->has_main_ended = true;
+            workload->status = status;
+        }
+    }
+}
+
+static void wait_once(struct workload *workload, uint64_t until_ms)
+{
+    sigset_t set;
+    workload_signals(&set);
+    uint64_t now_ms = ending_now_ms();
+    uint64_t for_ms = until_ms > now_ms ? until_ms - now_ms : 0;
+    struct timespec timeout = {.tv_sec = (time_t)(for_ms / 1000u),
+                               .tv_nsec = (long)(for_ms % 1000u) * 1000000};
+    int number = sigtimedwait(&set, NULL, until_ms == UINT64_MAX ? NULL : &timeout);
+    if (number == SIGTERM) {
+        end_for(workload, REASON_CANCELLED);
+    } else if (number >= SIGRTMIN) {
+        pass_on(workload, number - SIGRTMIN);
+    }
+    if (limit_ms(workload) <= ending_now_ms()) {
+        end_for(workload, REASON_TIME_LIMIT);
+    }
+    struct ending_target all = all_of(workload);
+    ending_go_on(&workload->ending, &all);
+}
+
+static uint64_t earlier(uint64_t one, uint64_t other) { return one < other ? one : other; }
+
+/* Waits until the main process has ended, and what it has left behind, unless that is to be kept. */
+void workload_wait(struct workload *workload)
+{
+    for (;;) {
+        bool has_children = reap(workload);
+        if (workload->has_main_ended) {
+            if (!has_children && cgroups_are_empty(&workload->cgroups)) {
+                return;
+            }
+            if (workload->keeps_children && workload->ending.phase == ENDING_NOT) {
+                return;
+            }
+            end_for(workload, workload->reason);
+        }
+        uint64_t until_ms = earlier(limit_ms(workload), ending_next_ms(&workload->ending));
+        if (!has_children) { /* others in the cgroup end without a signal to us */
+            until_ms = earlier(until_ms, ending_now_ms() + 100);
+        }
+        wait_once(workload, until_ms);
+    }
+}
+
+/* Waits for what was kept; SIGTERM ends it. */
+void workload_wait_for_children(struct workload *workload)
+{
+    while (reap(workload)) {
+        wait_once(workload, ending_next_ms(&workload->ending));
+    }
+}

@@ -1,0 +1,30 @@
+/* A running workload: its processes, its time, and how it ended. */
+#ifndef MOIETY_SUPERVISOR_WORKLOAD_H
+#define MOIETY_SUPERVISOR_WORKLOAD_H
+
+#include <signal.h>
+
+#include "supervisor/base/cgroup.h"
+#include "supervisor/base/ending.h"
+#include "supervisor/base/record.h"
+#include "supervisor/base/spec.h"
+#include "supervisor/supervisor/program.h"
+
+struct workload {
+    struct cgroups cgroups;
+    struct program program;
+    struct ending ending;
+    enum end_reason reason;
+    bool keeps_children, is_frozen, has_main_ended;
+    int status; /* of the main process, once it has ended */
+    uint64_t grace_ms;
+    uint64_t limit_left_ms; /* of the time limit, as of running_since_ms; 0 is no limit */
+    uint64_t running_since_ms;
+};
+
+void workload_signals(sigset_t *set);
+void workload_begin(struct workload *workload, const struct spec *spec);
+void workload_wait(struct workload *workload);
+void workload_wait_for_children(struct workload *workload);
+
+#endif
