@@ -63,24 +63,48 @@ struct process *process_table_find(const struct process_table *table, pid_t pid)
     return table->count ? bsearch(&wanted, table->rows, table->count, sizeof wanted, by_pid) : NULL;
 }
 
-/* Chooses the children of this process, their children, and so on. */
-void process_table_choose_below(struct process_table *table, pid_t root)
+/* Chooses all that are below those that are chosen. */
+void process_table_spread(struct process_table *table)
 {
     bool is_changed = true;
     while (is_changed) { /* a parent mostly has the lower pid, so that one or two rounds do */
         is_changed = false;
         for (size_t i = 0; i < table->count; i++) {
             struct process *row = &table->rows[i];
-            if (row->is_chosen) {
-                continue;
-            }
-            const struct process *parent = process_table_find(table, row->parent);
-            if (row->parent == root || (parent && parent->is_chosen)) {
+            const struct process *parent =
+                row->is_chosen ? NULL : process_table_find(table, row->parent);
+            if (parent && parent->is_chosen) {
                 row->is_chosen = true;
                 is_changed = true;
             }
         }
     }
+}
+
+/* Chooses the children of this process, their children, and so on. */
+void process_table_choose_below(struct process_table *table, pid_t root)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        table->rows[i].is_chosen = table->rows[i].is_chosen || table->rows[i].parent == root;
+    }
+    process_table_spread(table);
+}
+
+/* Chooses a process that began then, those of the session that it leads or led, and all below them. Its number is
+ * not given to another process while the session has members. */
+void process_table_choose_session(struct process_table *table, pid_t leader, uint64_t start_ticks)
+{
+    const struct process *found = process_table_find(table, leader);
+    if (found && found->start_ticks != start_ticks) {
+        return; /* the session has ended, and another process has got its number */
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        struct process *row = &table->rows[i];
+        row->is_chosen = row->is_chosen ||
+                         (row->session == leader && row->start_ticks >= start_ticks) ||
+                         row->pid == leader;
+    }
+    process_table_spread(table);
 }
 
 /* Sends a signal to the chosen processes that have not ended; says how many there were. SIGCONT is sent only to

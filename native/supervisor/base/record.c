@@ -136,7 +136,7 @@ int record_write_exit(int folder, const struct exit_record *record)
     say_outcome(record, outcome, sizeof outcome);
     (void)snprintf(text, sizeof text,
                    "attempt %" PRIu64 "\n%s\nreason %s\nbegin %.6f\nend %.6f\nuser %.6f\nsystem "
-                   "%.6f\nmax_rss_kib %" PRIu64 "\n",
+                   "%.6f\nmaxrss %" PRIu64 "\n",
                    record->attempt, outcome, reasons[record->reason], record->begin_s,
                    record->end_s, record->user_s, record->system_s, record->max_rss_kib);
     return write_record(folder, "exit", text);
@@ -152,6 +152,19 @@ int64_t record_attempt(int folder, const char *name)
         return got;
     }
     return sscanf(text, "attempt %" SCNd64 "\n", &attempt) == 1 && attempt >= 0 ? attempt : -EBADMSG;
+}
+
+/* Whether this attempt, or a later one, has left a record here. A damaged one counts. */
+bool record_was_started(int folder, uint64_t attempt)
+{
+    static const char *const names[] = {"started", "exit"};
+    for (size_t i = 0; i < 2; i++) {
+        int64_t found = record_attempt(folder, names[i]);
+        if (found != -ENOENT && (found < 0 || (uint64_t)found >= attempt)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Whether writing may succeed later: it cannot once the folder is gone. */

@@ -40,6 +40,7 @@ int record_write_started(int folder, const struct started_record *record);
 int record_read_started(int folder, struct started_record *record);
 int record_write_exit(int folder, const struct exit_record *record);
 int64_t record_attempt(int folder, const char *name);
+bool record_was_started(int folder, uint64_t attempt);
 bool record_can_retry(int error);
 double record_now_s(void);
 

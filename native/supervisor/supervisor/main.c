@@ -14,15 +14,13 @@
 
 #include "supervisor/base/cgroup.h"
 #include "supervisor/base/descriptor.h"
+#include "supervisor/base/exit_status.h"
 #include "supervisor/base/record.h"
 #include "supervisor/base/spec.h"
 #include "supervisor/base/start_lock.h"
 #include "supervisor/supervisor/workload.h"
 
-#define ALREADY_STARTED 75
-#define USAGE 64
-#define CANNOT_WORK 71
-#define FDS_MAX (2 + CGROUPS_MAX)
+#define FDS_MAX (2 + CGROUPS_MAX) /* in the call */
 #define RETRY_S 1
 
 static int complain(int status, const char *what, int error)
@@ -35,13 +33,6 @@ static int complain(int status, const char *what, int error)
 /* Nothing of ours goes to the program, and no signal of others ends us. */
 static int prepare(const int *fds, size_t count)
 {
-    sigset_t all;
-    sigfillset(&all);
-    (void)sigprocmask(SIG_SETMASK, &all, NULL);
-    int failed = descriptor_fill_standard();
-    if (failed) {
-        return failed;
-    }
     descriptor_keep_only(fds, count);
     descriptor_to_null(STDIN_FILENO);
     descriptor_to_null(STDOUT_FILENO);
@@ -70,19 +61,6 @@ static void lower_oom_score(char *before, size_t capacity)
     (void)descriptor_write_text(AT_FDCWD, "/proc/self/oom_score_adj", "-900\n");
 }
 
-/* Whether this attempt, or a later one, has left a record here. A damaged one counts. */
-static bool was_started(int folder, uint64_t attempt)
-{
-    static const char *const names[] = {"started", "exit"};
-    for (size_t i = 0; i < 2; i++) {
-        int64_t found = record_attempt(folder, names[i]);
-        if (found != -ENOENT && (found < 0 || (uint64_t)found >= attempt)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Writes the exit record, again and again while the disk is full: the lock stays ours until then. */
 static int write_exit(int folder, const struct exit_record *record)
 {
@@ -104,7 +82,7 @@ static int fail_to_start(int folder, struct exit_record *record, int error, cons
     record->value = error < 0 ? -error : error;
     record->begin_s = record->end_s = record_now_s();
     (void)snprintf(record->text, sizeof record->text, "%s: %s", what, strerror(record->value));
-    return write_exit(folder, record) ? CANNOT_WORK : 0;
+    return write_exit(folder, record) ? EXIT_CANNOT_WORK : EXIT_WROTE_RECORD;
 }
 
 /* Writes `started`, for a process that waits to be let go. */
@@ -192,38 +170,48 @@ static int run(int folder, int lock_fd, struct spec *spec, struct workload *work
     close(lock_fd);
     workload_wait_for_children(workload);
     cgroups_remove(&workload->cgroups);
-    return failed ? CANNOT_WORK : 0;
+    return failed ? EXIT_CANNOT_WORK : EXIT_WROTE_RECORD;
 }
 
 int main(int argc, char **argv)
 {
-    int fds[FDS_MAX];
+    int fds[FDS_MAX + 1];
     size_t count = (size_t)argc - 1;
+    sigset_t all;
+    sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, NULL);
     if (argc < 3 || count > FDS_MAX) {
-        return complain(USAGE, "SPEC_FD STATE_DIR_FD [CGROUP_FD...]", EINVAL);
+        return complain(EXIT_USAGE, "SPEC_FD STATE_DIR_FD [CGROUP_FD...]", EINVAL);
     }
     for (size_t i = 0; i < count; i++) {
         fds[i] = descriptor_number(argv[i + 1]);
         if (fds[i] <= STDERR_FILENO) {
-            return complain(USAGE, argv[i + 1], fds[i] < 0 ? fds[i] : EINVAL);
+            return complain(EXIT_USAGE, argv[i + 1], fds[i] < 0 ? fds[i] : EINVAL);
         }
     }
     int folder = fds[1];
-    int failed = prepare(fds, count);
-    failed = failed ? failed : accept_signals_of_server(folder);
+    int failed = descriptor_fill_standard();
     if (failed) {
-        return complain(CANNOT_WORK, "start", failed);
+        return complain(EXIT_CANNOT_WORK, "standard descriptors", failed);
     }
+    /* The lock comes before all else is closed: the server may know a beginning start by a lock that we inherit. */
     int lock_fd = start_lock_take(folder);
     if (lock_fd < 0) {
-        return complain(lock_fd == -EWOULDBLOCK ? ALREADY_STARTED : CANNOT_WORK, "lock", lock_fd);
+        return complain(lock_fd == -EWOULDBLOCK ? EXIT_ALREADY_STARTED : EXIT_CANNOT_WORK, "lock",
+                        lock_fd);
+    }
+    fds[count] = lock_fd;
+    failed = prepare(fds, count + 1);
+    failed = failed ? failed : accept_signals_of_server(folder);
+    if (failed) {
+        return complain(EXIT_CANNOT_WORK, "start", failed);
     }
     struct spec spec;
     const char *wrong = "spec";
     failed = spec_map(fds[0], &spec);
     failed = failed ? failed : spec_read(&spec, &wrong);
-    if (was_started(folder, spec.attempt)) {
-        return complain(ALREADY_STARTED, "attempt", EEXIST);
+    if (record_was_started(folder, spec.attempt)) {
+        return complain(EXIT_ALREADY_STARTED, "attempt", EEXIST);
     }
     if (failed) {
         struct exit_record record = {.attempt = spec.attempt};

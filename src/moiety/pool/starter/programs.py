@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,17 @@ SUPERVISOR: Final = "moiety-supervisor"
 STARTER: Final = "moiety-starter"
 ALREADY_STARTED: Final = 75
 """The supervisor's exit code if this attempt was started before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the starter could not start a workload; what its folder says about it is in `exit`."""
+
+    workload: str
+    """Its id, or `-` if what was sent is none."""
+    number: int
+    """An errno; above 1000 the exit code of a supervisor that wrote no record."""
+    text: str
 
 
 def program(name: str) -> Path:
@@ -50,3 +63,46 @@ def start_supervisor(
         return subprocess.Popen([program(SUPERVISOR), *map(str, fds)], pass_fds=fds)
     finally:
         os.close(spec_fd)
+
+
+class Starter:
+    """The starter, by the socket that it takes ids from; it goes on when this is closed."""
+
+    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+        self.process = process
+        self._connection = connection
+
+    def fileno(self) -> int:
+        """The socket, which is readable when there is a refusal."""
+        return self._connection.fileno()
+
+    def start(self, workload: str) -> None:
+        """Ask for the workload of this id; raises BrokenPipeError if the starter has ended."""
+        self._connection.send(workload.encode())
+
+    def refusal(self) -> Refusal | None:
+        """What could not be started, if there is something now; raises EOFError if it has ended."""
+        try:
+            packet = self._connection.recv(1024, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        if not packet:
+            raise EOFError("the starter has ended")
+        workload, number, text = packet.decode("utf-8", "replace").split(" ", 2)
+        return Refusal(workload, int(number), text)
+
+    def close(self) -> None:
+        """Leave the starter to itself: it ends after the last workload that it started."""
+        self._connection.close()
+
+
+def start_starter(pool: int, cgroups: Sequence[int] = ()) -> Starter:
+    """Start a starter for the workloads below a folder (a descriptor), which must be the server's.
+
+    In it, `ID/spec` is what the supervisor of workload ID gets, and `ID` its state folder.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        fds = (theirs.fileno(), pool, *cgroups)
+        process = subprocess.Popen([program(STARTER), *map(str, fds)], pass_fds=fds)
+    return Starter(process, ours)

@@ -135,7 +135,7 @@ def read_exit(folder: Path | int) -> Exit | Damaged | None:
             end_s=float(lines["end"]),
             user_s=float(lines["user"]),
             system_s=float(lines["system"]),
-            max_rss_kib=int(lines["max_rss_kib"]),
+            max_rss_kib=int(lines["maxrss"]),
         )
     except (KeyError, ValueError) as error:
         return Damaged("exit", _why(error))

@@ -1,0 +1,42 @@
+#include "supervisor/starter/supervisors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int supervisors_add(struct supervisors *supervisors, const struct start *start)
+{
+    if (supervisors->count == supervisors->capacity) {
+        size_t capacity = supervisors->capacity ? 2 * supervisors->capacity : 16;
+        struct start *rows = realloc(supervisors->rows, capacity * sizeof *rows);
+        if (!rows) {
+            return -ENOMEM;
+        }
+        supervisors->rows = rows;
+        supervisors->capacity = capacity;
+    }
+    supervisors->rows[supervisors->count++] = *start;
+    return 0;
+}
+
+/* Takes one out by its pid; whether it was there. */
+bool supervisors_take(struct supervisors *supervisors, pid_t pid, struct start *start)
+{
+    for (size_t i = 0; i < supervisors->count; i++) {
+        if (supervisors->rows[i].pid == pid) {
+            *start = supervisors->rows[i];
+            supervisors->rows[i] = supervisors->rows[--supervisors->count];
+            return true;
+        }
+    }
+    return false;
+}
+
+bool supervisors_have(const struct supervisors *supervisors, pid_t pid)
+{
+    for (size_t i = 0; i < supervisors->count; i++) {
+        if (supervisors->rows[i].pid == pid) {
+            return true;
+        }
+    }
+    return false;
+}
