@@ -23,6 +23,8 @@ EXPORTS = re.compile(
     r"(_v2)?"
 )
 AGENT_LIBRARIES = {"libc.so.6", "libpthread.so.0"}
+PROGRAMS = ("moiety-supervisor", "moiety-starter")
+PROGRAM_LIBRARIES = {"libc.so.6"}
 AGENT_EXPORTS = re.compile(r"moiety_agent_\w+")
 SIMGPU = ("libcuda.so.1", "libnvidia-ml.so.1")
 SIMGPU_LIBRARIES = LIBRARIES | {
@@ -80,6 +82,8 @@ def main() -> int:
     folder = Path(sys.argv[1])
     said = complaints(folder / "libmoiety.so", LIBRARIES, EXPORTS)
     said += complaints(folder / "libmoiety-agent.so", AGENT_LIBRARIES, AGENT_EXPORTS)
+    for name in PROGRAMS:
+        said += complaints(folder / name, PROGRAM_LIBRARIES, None)
     for name in SIMGPU:
         said += complaints(folder / "simgpu" / name, SIMGPU_LIBRARIES, None)
     print("\n".join(said))

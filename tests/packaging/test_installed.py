@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NATIVE = (
     "libmoiety.so",
     "libmoiety-agent.so",
+    "moiety-supervisor",
+    "moiety-starter",
     "simgpu/libcuda.so.1",
     "simgpu/libnvidia-ml.so.1",
     "simgpu/kernels.elf",

@@ -54,29 +54,29 @@ void cgroups_open(struct cgroups *groups)
 }
 
 /* Writes a limit to the first cgroup that has such a file, by version 2 or by version 1. */
-static int limit(const struct cgroups *groups, const char *v2, const char *v1, uint64_t number)
+static int limit(struct cgroups *groups, enum cgroup_limit which, const char *const names[2],
+                 uint64_t number)
 {
     char text[24];
     (void)snprintf(text, sizeof text, "%" PRIu64, number);
-    for (size_t i = 0; number && i < groups->count; i++) {
-        if (groups->folders[i] < 0) {
-            continue;
-        }
-        const char *name = has(groups->folders[i], v2)   ? v2
-                           : has(groups->folders[i], v1) ? v1
-                                                         : NULL;
-        if (name) {
-            return descriptor_write_text(groups->folders[i], name, text);
+    for (size_t i = 0; number && i < 2 * groups->count; i++) {
+        int folder = groups->folders[i / 2];
+        if (folder >= 0 && has(folder, names[i % 2])) {
+            int failed = descriptor_write_text(folder, names[i % 2], text);
+            groups->limits |= failed ? 0u : (unsigned)which;
+            return failed;
         }
     }
     return 0;
 }
 
 /* Limits all processes of the workload together, where there is a cgroup for it; 0 is no limit. */
-int cgroups_limit(const struct cgroups *groups, uint64_t memory_bytes, uint64_t pids)
+int cgroups_limit(struct cgroups *groups, uint64_t memory_bytes, uint64_t pids)
 {
-    int failed = limit(groups, "memory.max", "memory.limit_in_bytes", memory_bytes);
-    return failed ? failed : limit(groups, "pids.max", "pids.max", pids);
+    static const char *const memory[] = {"memory.max", "memory.limit_in_bytes"};
+    static const char *const processes[] = {"pids.max", "pids.max"};
+    int failed = limit(groups, CGROUP_LIMIT_MEMORY, memory, memory_bytes);
+    return failed ? failed : limit(groups, CGROUP_LIMIT_PIDS, processes, pids);
 }
 
 /* Puts a process into all of them; whether it is in the one that is killed as a whole. */

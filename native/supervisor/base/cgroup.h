@@ -14,11 +14,14 @@
 #define CGROUPS_MAX 8u
 #define CGROUP_NAME_BYTES (SPEC_ID_MAX + 24u)
 
+enum cgroup_limit { CGROUP_LIMIT_MEMORY = 1, CGROUP_LIMIT_PIDS = 2, CGROUP_LIMITS_ALL = 3 };
+
 struct cgroups {
     char name[CGROUP_NAME_BYTES];
     size_t count;
     int parents[CGROUPS_MAX];
     int folders[CGROUPS_MAX]; /* negative where none could be made */
+    unsigned limits;          /* that are set: enum cgroup_limit */
     int whole;                /* the one that can be killed and frozen as a whole; else -1 */
 };
 
@@ -26,7 +29,7 @@ void cgroups_init(struct cgroups *groups, const int *parents, size_t count, cons
                   uint64_t attempt);
 void cgroups_make(struct cgroups *groups);
 void cgroups_open(struct cgroups *groups);
-int cgroups_limit(const struct cgroups *groups, uint64_t memory_bytes, uint64_t pids);
+int cgroups_limit(struct cgroups *groups, uint64_t memory_bytes, uint64_t pids);
 bool cgroups_add(const struct cgroups *groups, pid_t pid);
 bool cgroups_freeze(const struct cgroups *groups, bool is_frozen);
 bool cgroups_kill(const struct cgroups *groups);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -172,4 +173,15 @@ int descriptor_write_text(int folder, const char *name, const char *text)
 {
     CLOSING int fd = openat(folder, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     return fd < 0 ? -errno : descriptor_write_all(fd, text, strlen(text));
+}
+
+/* Gives a new file to whom its folder belongs: the server, which is another user than we where we are root. */
+int descriptor_give_to_owner(int folder, int fd)
+{
+    struct stat status;
+    if (fstat(folder, &status)) {
+        return -errno;
+    }
+    bool is_foreign = geteuid() == 0 && (status.st_uid != 0 || status.st_gid != 0);
+    return is_foreign && fchown(fd, status.st_uid, status.st_gid) ? -errno : 0;
 }

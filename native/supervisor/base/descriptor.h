@@ -16,6 +16,7 @@ int descriptor_fill_standard(void);
 void descriptor_to_null(int fd);
 ssize_t descriptor_read_text(int folder, const char *name, char *text, size_t capacity);
 int descriptor_write_text(int folder, const char *name, const char *text);
+int descriptor_give_to_owner(int folder, int fd);
 int descriptor_write_all(int fd, const char *bytes, size_t count);
 
 #endif

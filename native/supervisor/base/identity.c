@@ -54,16 +54,17 @@ int identity_read(pid_t pid, struct process *process)
     return 0;
 }
 
-/* Whether this process is there, as the one that began then. */
-bool identity_holds(pid_t pid, uint64_t start_ticks)
-{
-    struct process process;
-    return !identity_read(pid, &process) && process.start_ticks == start_ticks;
-}
-
 bool process_has_ended(const struct process *process)
 {
     return process->state == 'Z' || process->state == 'X';
+}
+
+/* Whether this process runs, as the one that began then. */
+bool identity_holds(pid_t pid, uint64_t start_ticks)
+{
+    struct process process;
+    return !identity_read(pid, &process) && process.start_ticks == start_ticks &&
+           !process_has_ended(&process);
 }
 
 /* Sends a signal to this process, and to no other that has got its number since. */

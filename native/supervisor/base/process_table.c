@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 static int by_pid(const void *left, const void *right)
 {
@@ -107,17 +107,33 @@ void process_table_choose_session(struct process_table *table, pid_t leader, uin
     process_table_spread(table);
 }
 
+/* Kills a whole process group, so that no member forks beside it. Its number belongs to it while this member of it
+ * is there. A group of our own session is none of a workload's. */
+static void kill_group(const struct process *member)
+{
+    struct process now;
+    if (member->session != getsid(0) && !identity_read(member->pid, &now) &&
+        now.start_ticks == member->start_ticks && now.group == member->group) {
+        (void)kill(-member->group, SIGKILL);
+    }
+}
+
 /* Sends a signal to the chosen processes that have not ended; says how many there were. SIGCONT is sent only to
  * those that are stopped: others may have a handler for it. */
 size_t process_table_signal(const struct process_table *table, int signal_number)
 {
     size_t count = 0;
+    pid_t last_group = 0;
     for (size_t i = 0; i < table->count; i++) {
         const struct process *row = &table->rows[i];
         if (!row->is_chosen || process_has_ended(row)) {
             continue;
         }
         count++;
+        if (signal_number == SIGKILL && row->group != last_group) {
+            last_group = row->group;
+            kill_group(row);
+        }
         if (signal_number != SIGCONT || row->state == 'T') {
             (void)process_signal(row, signal_number);
         }

@@ -5,10 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "supervisor/base/cgroup.h"
 #include "supervisor/base/descriptor.h"
 
 #define FILE_BYTES_MAX 2048u
@@ -20,17 +20,6 @@ double record_now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* A record belongs to whom the folder belongs to: the server, which is another user than we where we are root. */
-static int give_away(int folder, int fd)
-{
-    struct stat status;
-    if (fstat(folder, &status)) {
-        return -errno;
-    }
-    bool is_foreign = geteuid() == 0 && (status.st_uid != 0 || status.st_gid != 0);
-    return is_foreign && fchown(fd, status.st_uid, status.st_gid) ? -errno : 0;
-}
-
 static int write_file(int folder, const char *name, const char *text)
 {
     CLOSING int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
@@ -38,7 +27,7 @@ static int write_file(int folder, const char *name, const char *text)
         return -errno;
     }
     int failed = descriptor_write_all(fd, text, strlen(text));
-    failed = failed ? failed : give_away(folder, fd);
+    failed = failed ? failed : descriptor_give_to_owner(folder, fd);
     return failed || !fsync(fd) ? failed : -errno;
 }
 
@@ -62,20 +51,22 @@ static int write_record(int folder, const char *name, const char *text)
 
 int record_write_started(int folder, const struct started_record *record)
 {
+    static const char *const limits[] = {"none", "memory", "pids", "memory,pids"};
     char text[FILE_BYTES_MAX];
     (void)snprintf(text, sizeof text,
                    "attempt %" PRIu64 "\nboot_id %s\nsupervisor %d %" PRIu64 "\nchild %d %" PRIu64
-                   "\nprocesses %s\nbegin %.6f\n",
+                   "\nprocesses %s\nlimits %s\nbegin %.6f\n",
                    record->attempt, record->boot_id, (int)record->supervisor_pid,
                    record->supervisor_start, (int)record->child_pid, record->child_start,
-                   record->has_cgroup ? "cgroup" : "session", record->begin_s);
+                   record->has_cgroup ? "cgroup" : "session", limits[record->limits & CGROUP_LIMITS_ALL],
+                   record->begin_s);
     return write_record(folder, "started", text);
 }
 
 /* -ENOENT if there is none, -EBADMSG if it is damaged. */
 int record_read_started(int folder, struct started_record *record)
 {
-    char text[FILE_BYTES_MAX], processes[16];
+    char text[FILE_BYTES_MAX], processes[16], limits[16];
     int supervisor_pid, child_pid, end = 0;
     ssize_t got = descriptor_read_text(folder, "started", text, sizeof text);
     if (got < 0) {
@@ -84,11 +75,11 @@ int record_read_started(int folder, struct started_record *record)
     *record = (struct started_record){0};
     int count = sscanf(text,
                        "attempt %" SCNu64 "\nboot_id %39s\nsupervisor %d %" SCNu64
-                       "\nchild %d %" SCNu64 "\nprocesses %15s\nbegin %lf%n",
+                       "\nchild %d %" SCNu64 "\nprocesses %15s\nlimits %15s\nbegin %lf%n",
                        &record->attempt, record->boot_id, &supervisor_pid,
                        &record->supervisor_start, &child_pid, &record->child_start, processes,
-                       &record->begin_s, &end);
-    if (count != 8 || strcmp(text + end, "\n") != 0) {
+                       limits, &record->begin_s, &end);
+    if (count != 9 || strcmp(text + end, "\n") != 0) {
         return -EBADMSG;
     }
     record->supervisor_pid = supervisor_pid;

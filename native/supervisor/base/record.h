@@ -23,6 +23,7 @@ struct started_record {
     pid_t supervisor_pid, child_pid;
     uint64_t supervisor_start, child_start;
     bool has_cgroup; /* its processes are those of a cgroup; else of a session, and below the supervisor */
+    unsigned limits; /* that a cgroup holds: enum cgroup_limit */
     double begin_s;
 };
 

@@ -2,6 +2,9 @@
 #ifndef MOIETY_SUPERVISOR_START_LOCK_H
 #define MOIETY_SUPERVISOR_START_LOCK_H
 
+#include <stdint.h>
+
 int start_lock_take(int folder);
+int start_lock_wait(int folder, uint64_t attempt);
 
 #endif

@@ -107,7 +107,7 @@ static void on_packet(struct starter *starter, const char *id)
         failed = act(starter, &request);
         request_close(&request);
     }
-    if (failed == -EWOULDBLOCK) {
+    if (failed == -EALREADY) {
         tell(starter, id, OF_A_SUPERVISOR + EXIT_ALREADY_STARTED, "it runs already");
     } else if (failed) {
         tell(starter, id, -failed, strerror(-failed));
@@ -118,15 +118,14 @@ static void read_packets(struct starter *starter, short events)
 {
     char packet[SPEC_ID_MAX + 2];
     ssize_t got = recv(starter->socket, packet, sizeof packet - 1, MSG_DONTWAIT | MSG_TRUNC);
-    if (got > 0) {
+    if (got == 0 && (events & (POLLHUP | POLLRDHUP))) {
+        close(starter->socket);
+        starter->socket = -1;
+    } else if (got >= 0) {
         bool fits = got < (ssize_t)sizeof packet;
         packet[fits ? got : 0] = '\0';
         on_packet(starter, fits && strlen(packet) == (size_t)got ? packet : "");
-    } else if ((got == 0 && (events & (POLLHUP | POLLRDHUP))) ||
-               (got < 0 && errno != EAGAIN && errno != EINTR)) {
-        close(starter->socket);
-        starter->socket = -1;
-    }
+    } /* else: interrupted, or a server that went without reading our packets; the end comes next */
 }
 
 /* A supervisor has ended. One that was killed leaves its workload to us. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "supervisor/base/descriptor.h"
 #include "supervisor/base/process_table.h"
 #include "supervisor/base/start_lock.h"
 
@@ -60,41 +61,52 @@ static size_t signal_all(void *self, int number)
 }
 
 /* Reads what there is of the start. After another boot there are no processes of it. */
-static void read_start(struct settling *own, const int *cgroups, size_t count)
+static void read_start(struct settling *own)
 {
     char boot_id[BOOT_ID_BYTES];
-    cgroups_init(&own->cgroups, cgroups, count, own->id, own->attempt);
     bool is_whole = !record_read_started(own->folder, &own->started) &&
                     own->started.attempt == own->attempt;
-    own->was_started = is_whole && !identity_boot(boot_id) &&
-                       !strcmp(boot_id, own->started.boot_id);
+    own->was_started =
+        is_whole && !identity_boot(boot_id) && !strcmp(boot_id, own->started.boot_id);
     cgroups_open(&own->cgroups);
 }
 
-/* Begins to settle a start, whose folder is ours from here on unless this fails. */
+/* Whether the supervisor that the record names runs. */
+static bool is_supervised(int folder, uint64_t attempt)
+{
+    char boot_id[BOOT_ID_BYTES];
+    struct started_record started;
+    return !record_read_started(folder, &started) && started.attempt == attempt &&
+           !identity_boot(boot_id) && !strcmp(boot_id, started.boot_id) &&
+           identity_holds(started.supervisor_pid, started.supervisor_start);
+}
+
+/* Begins to settle a start, whose folder is ours from here on; -EALREADY if its supervisor runs. A lock that is held
+ * may be that of a process that the dead supervisor had just forked: it is taken later. */
 int settle_begin(struct settlings *all, const struct start *start, const int *cgroups, size_t count,
                  bool was_ours)
 {
     int lock_fd = start_lock_take(start->folder);
-    if (lock_fd < 0) {
+    if (lock_fd < 0 && lock_fd != -EWOULDBLOCK) {
         return lock_fd;
+    }
+    if (lock_fd < 0 && !was_ours && is_supervised(start->folder, start->attempt)) {
+        return -EALREADY;
     }
     struct settling *own = calloc(1, sizeof *own);
     if (!own) {
-        close(lock_fd);
+        descriptor_close(&lock_fd);
         return -ENOMEM;
     }
     own->folder = start->folder;
     own->lock_fd = lock_fd;
     own->attempt = start->attempt;
+    own->grace_ms = start->grace_ms;
     own->was_ours = was_ours;
     memcpy(own->id, start->id, sizeof own->id);
-    read_start(own, cgroups, count);
+    cgroups_init(&own->cgroups, cgroups, count, own->id, own->attempt);
     own->next = all->first;
     all->first = own;
-    struct aim aim = {.all = all, .own = own};
-    struct ending_target target = {.signal = signal_all, .self = &aim};
-    ending_begin(&own->ending, &target, start->grace_ms);
     return 0;
 }
 
@@ -125,6 +137,15 @@ static bool go_on(struct settlings *all, struct settling *own)
 {
     struct aim aim = {.all = all, .own = own};
     struct ending_target target = {.signal = signal_all, .self = &aim};
+    own->lock_fd = own->lock_fd < 0 ? start_lock_take(own->folder) : own->lock_fd;
+    if (own->lock_fd < 0) {
+        own->next_look_ms = ending_now_ms() + LOOK_MS;
+        return false;
+    }
+    if (own->ending.phase == ENDING_NOT) {
+        read_start(own);
+        ending_begin(&own->ending, &target, own->grace_ms);
+    }
     ending_go_on(&own->ending, &target);
     if (signal_all(&aim, 0) || !cgroups_are_empty(&own->cgroups)) {
         own->next_look_ms = ending_now_ms() + LOOK_MS;

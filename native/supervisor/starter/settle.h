@@ -13,12 +13,14 @@
 struct settling {
     struct settling *next;
     char id[SPEC_ID_MAX + 1];
-    int folder, lock_fd;
+    int folder;
+    int lock_fd; /* negative until it can be had */
+    uint64_t grace_ms;
+    struct cgroups cgroups;
     uint64_t attempt;
     bool was_ours; /* its processes have become our children */
     bool was_started;
     struct started_record started; /* zero if there is none, or if it is damaged */
-    struct cgroups cgroups;
     struct ending ending;
     uint64_t next_look_ms;
 };

@@ -90,7 +90,9 @@ static int write_started(int folder, const struct workload *workload, struct exi
                          bool has_cgroup)
 {
     struct process own, child;
-    struct started_record started = {.attempt = record->attempt, .has_cgroup = has_cgroup};
+    struct started_record started = {.attempt = record->attempt,
+                                     .has_cgroup = has_cgroup,
+                                     .limits = workload->cgroups.limits};
     int failed = identity_boot(started.boot_id);
     failed = failed ? failed : identity_read(getpid(), &own);
     failed = failed ? failed : identity_read(workload->program.pid, &child);
@@ -194,8 +196,12 @@ int main(int argc, char **argv)
     if (failed) {
         return complain(EXIT_CANNOT_WORK, "standard descriptors", failed);
     }
+    struct spec spec;
+    const char *wrong = "spec";
+    int unread = spec_map(fds[0], &spec);
+    unread = unread ? unread : spec_read(&spec, &wrong);
     /* The lock comes before all else is closed: the server may know a beginning start by a lock that we inherit. */
-    int lock_fd = start_lock_take(folder);
+    int lock_fd = start_lock_wait(folder, spec.attempt);
     if (lock_fd < 0) {
         return complain(lock_fd == -EWOULDBLOCK ? EXIT_ALREADY_STARTED : EXIT_CANNOT_WORK, "lock",
                         lock_fd);
@@ -206,16 +212,12 @@ int main(int argc, char **argv)
     if (failed) {
         return complain(EXIT_CANNOT_WORK, "start", failed);
     }
-    struct spec spec;
-    const char *wrong = "spec";
-    failed = spec_map(fds[0], &spec);
-    failed = failed ? failed : spec_read(&spec, &wrong);
     if (record_was_started(folder, spec.attempt)) {
         return complain(EXIT_ALREADY_STARTED, "attempt", EEXIST);
     }
-    if (failed) {
+    if (unread) {
         struct exit_record record = {.attempt = spec.attempt};
-        return fail_to_start(folder, &record, failed, wrong);
+        return fail_to_start(folder, &record, unread, wrong);
     }
     struct workload workload = {.reason = REASON_ENDED};
     cgroups_init(&workload.cgroups, fds + 2, count - 2, spec.id, spec.attempt);

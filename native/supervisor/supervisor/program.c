@@ -32,7 +32,9 @@ __attribute__((noreturn, format(printf, 3, 4))) static void give_up(int fd, int 
     va_end(arguments);
     size_t used = length < 0 ? 0 : (size_t)length;
     used = used < sizeof failure.text - 100 ? used : sizeof failure.text - 100;
-    (void)snprintf(failure.text + used, sizeof failure.text - used, ": %s", strerror(failure.error));
+    const char *why = failure.error == ESPIPE ? "It is a pipe or a socket, not a file"
+                                              : strerror(failure.error);
+    (void)snprintf(failure.text + used, sizeof failure.text - used, ": %s", why);
     (void)descriptor_write_all(fd, (const char *)&failure, sizeof failure);
     _exit(CANNOT_EXECUTE);
 }
@@ -107,7 +109,7 @@ __attribute__((noreturn)) static void become(const struct spec *spec, const char
     become_user(spec, error_fd);
     umask(spec->umask);
     const char *folder = spec_value(spec, "cwd");
-    if (chdir(folder ? folder : "/")) {
+    if (folder && chdir(folder)) {
         give_up(error_fd, errno, "working directory %s", folder);
     }
     char **arguments = spec_list(spec, "arg", spec->args);

@@ -57,6 +57,7 @@ static void end_for(struct workload *workload, enum end_reason reason)
 {
     if (workload->ending.phase == ENDING_NOT) {
         workload->reason = workload->has_main_ended ? workload->reason : reason;
+        workload->was_rest_asked = workload->has_main_ended;
         end_all(workload);
     }
 }
@@ -131,6 +132,7 @@ static void wait_once(struct workload *workload, uint64_t until_ms)
                                .tv_nsec = (long)(for_ms % 1000u) * 1000000};
     int number = sigtimedwait(&set, NULL, until_ms == UINT64_MAX ? NULL : &timeout);
     if (number == SIGTERM) {
+        (void)reap(workload); /* what ended before was not cancelled */
         end_for(workload, REASON_CANCELLED);
     } else if (number >= SIGRTMIN) {
         pass_on(workload, number - SIGRTMIN);
@@ -143,6 +145,16 @@ static void wait_once(struct workload *workload, uint64_t until_ms)
 }
 
 static uint64_t earlier(uint64_t one, uint64_t other) { return one < other ? one : other; }
+
+/* Asks once more when the main process has ended: it may have started some of these since. */
+static void ask_rest(struct workload *workload)
+{
+    if (workload->ending.phase == ENDING_GRACE && !workload->was_rest_asked) {
+        workload->was_rest_asked = true;
+        (void)signal_all(workload, SIGTERM);
+        (void)signal_all(workload, SIGCONT);
+    }
+}
 
 /* Waits until the main process has ended, and what it has left behind, unless that is to be kept. */
 void workload_wait(struct workload *workload)
@@ -157,6 +169,7 @@ void workload_wait(struct workload *workload)
                 return;
             }
             end_for(workload, workload->reason);
+            ask_rest(workload);
         }
         uint64_t until_ms = earlier(limit_ms(workload), ending_next_ms(&workload->ending));
         if (!has_children) { /* others in the cgroup end without a signal to us */

@@ -44,6 +44,8 @@ class Started:
     child: ProcessIdentity
     processes: str
     """`cgroup` if the workload's processes are those of a cgroup, else `session`."""
+    limits: frozenset[str]
+    """What a cgroup limits: `memory`, `pids`."""
     begin_s: float
     """Wall clock, seconds since 1970."""
 
@@ -115,6 +117,7 @@ def read_started(folder: Path | int) -> Started | Damaged | None:
             supervisor=_identity(lines["supervisor"]),
             child=_identity(lines["child"]),
             processes=lines["processes"],
+            limits=frozenset(lines["limits"].split(",")) - {"none"},
             begin_s=float(lines["begin"]),
         )
     except (KeyError, ValueError) as error:
