@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
@@ -70,7 +71,9 @@ def test_cancel_asks_all_processes_to_end(here: Pool) -> None:
 
 
 def test_what_is_started_meanwhile_is_asked_too(here: Pool) -> None:
-    workload = here.workload("trap 'setsid sleep 1000 & exit 3' TERM; sleep 1000 & echo >$TOLD; wait")
+    workload = here.workload(
+        "trap 'setsid sleep 1000 & exit 3' TERM; sleep 1000 & echo >$TOLD; wait"
+    )
     process = workload.start(grace_s=3600)
     here.told.line()
     process.terminate()
@@ -145,7 +148,13 @@ def test_a_thousand_children_that_hide_and_ignore_it_are_gone(here: Pool) -> Non
 def test_what_goes_on_forking_is_gone(here: Pool) -> None:
     script = """
         trap '' TERM
-        fork() { while :; do (sleep 0.01; echo x >$TOLD) & (setsid sleep 1000 &); sleep 0.01; done; }
+        fork() {
+            while :; do
+                (sleep 0.01; echo x >$TOLD) &
+                (setsid sleep 1000 &)
+                sleep 0.01
+            done
+        }
         fork & fork & echo $$ >$TOLD; wait
     """
     workload = here.workload(script, grace_s=0.1, environment={
@@ -285,22 +294,26 @@ def test_a_stopped_workload_can_be_cancelled(here: Pool) -> None:
     assert here.log.read_text() == "asked\n"
 
 
-def test_limits_of_a_cgroup_hold_and_are_named(tmp_path: Path) -> None:
+def test_limits_of_a_cgroup_hold_and_are_named() -> None:
     with own_cgroup("pids") as pids, own_cgroup("memory") as memory:
         if pids is None or memory is None:
             pytest.skip("no cgroup of version 1 can be made here")
         with open_folder() as folder, pool(folder, [memory, pids]) as here:
-            script = "while read x; do echo $x; done </proc/self/cgroup; (exit 0) & (exit 0) & (exit 0) & wait"
+            show = "while read x; do echo $x; done </proc/self/cgroup"
+            script = f"{show}; (exit 0) & (exit 0) & (exit 0) & wait"
             workload = here.workload(script, memory_bytes=64 << 20, pids=1)
             assert workload.run().outcome == Exited(2)  # the shell could not fork
             assert workload.started().limits == {"memory", "pids"}
             assert f"/{workload.spec.id}.1" in here.log.read_text()
 
 
-def test_a_limit_that_cannot_be_set_is_no_start(tmp_path: Path) -> None:
-    with own_cgroup("memory") as memory:
-        if memory is None:
+def test_a_limit_that_cannot_be_set_is_no_start() -> None:
+    with own_cgroup("pids") as pids:
+        if pids is None:
             pytest.skip("no cgroup of version 1 can be made here")
-        with open_folder() as folder, pool(folder, [memory]) as here:
-            ended = here.workload("echo it runs").run(memory_bytes=1 << 62)
-            assert isinstance(ended.outcome, Exited | FailedToStart)
+        with open_folder() as folder, pool(folder, [pids]) as here:
+            ended = here.workload("echo it runs").run(pids=(1 << 31) - 1)
+            text = "limits of the cgroup: Invalid argument"
+            assert ended.outcome == FailedToStart(errno.EINVAL, text)
+            assert not here.log.exists()
+            assert not any(name.startswith("w0") for name in os.listdir(pids))

@@ -13,9 +13,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-extern char **environ;
-
-static char wanted[64], told_path[4096]; /* the program's environment replaces ours before it is executed */
+static char wanted[64],
+    told_path[4096]; /* the program's environment replaces ours before it is executed */
 
 __attribute__((constructor)) static void read_environment(void)
 {
@@ -51,11 +50,11 @@ int fsync(int fd)
     return real(fd);
 }
 
-int renameat(int old_folder, const char *old_name, int new_folder, const char *new_name)
+int renameat(int oldfd, const char *old, int newfd, const char *new)
 {
     int (*real)(int, const char *, int, const char *) = dlsym(RTLD_NEXT, "renameat");
     halt_at("rename");
-    return real(old_folder, old_name, new_folder, new_name);
+    return real(oldfd, old, newfd, new);
 }
 
 int flock(int fd, int operation)
@@ -65,16 +64,16 @@ int flock(int fd, int operation)
     return real(fd, operation);
 }
 
-int execvp(const char *program, char *const arguments[])
+int execvp(const char *file, char *const argv[])
 {
     int (*real)(const char *, char *const[]) = dlsym(RTLD_NEXT, "execvp");
     halt_at("exec");
-    return real(program, arguments);
+    return real(file, argv);
 }
 
 /* The starter gives supervisors an empty environment; for a test it is ours. */
-int execve(const char *path, char *const arguments[], char *const environment[])
+int execve(const char *path, char *const argv[], char *const envp[])
 {
     int (*real)(const char *, char *const[], char *const[]) = dlsym(RTLD_NEXT, "execve");
-    return real(path, arguments, environment[0] ? environment : environ);
+    return real(path, argv, envp[0] ? envp : environ);
 }

@@ -1,4 +1,4 @@
-"""Workloads for tests: folders, supervisors and starters with real processes, and events to wait for."""
+"""Workloads for tests: supervisors and starters with real processes, and events to wait for."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def halting(told: Told, point: str, scratch: Path) -> Iterator[Told]:
 
 @contextmanager
 def own_cgroup(hierarchy: str) -> Iterator[int | None]:
-    """A new cgroup below the top of a hierarchy of this machine, as a descriptor; None: not here."""
+    """A new cgroup at the top of a hierarchy of this machine, as a descriptor; None: not here."""
     base = next((b for b in _mounts(hierarchy) if os.access(b, os.W_OK)), None)
     name = f"moiety-test-{os.getpid()}"
     try:

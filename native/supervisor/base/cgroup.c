@@ -26,8 +26,8 @@ static bool has(int folder, const char *name) { return !faccessat(folder, name, 
 
 static void open_one(struct cgroups *groups, size_t i)
 {
-    int folder = openat(groups->parents[i], groups->name,
-                        O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int folder =
+        openat(groups->parents[i], groups->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     groups->folders[i] = folder;
     if (folder >= 0 && groups->whole < 0 && has(folder, "cgroup.kill") &&
         has(folder, "cgroup.freeze")) {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #ifndef SYS_close_range
-#define SYS_close_range 436
+#    define SYS_close_range 436
 #endif
 #define RANGE_CLOEXEC 4u /* CLOSE_RANGE_CLOEXEC, Linux 5.11 */
 
@@ -175,7 +175,7 @@ int descriptor_write_text(int folder, const char *name, const char *text)
     return fd < 0 ? -errno : descriptor_write_all(fd, text, strlen(text));
 }
 
-/* Gives a new file to whom its folder belongs: the server, which is another user than we where we are root. */
+/* Gives a new file to the owner of its folder: the server, which is another user than we where we are root. */
 int descriptor_give_to_owner(int folder, int fd)
 {
     struct stat status;

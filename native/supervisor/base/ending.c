@@ -6,7 +6,7 @@
 #define FIRST_ROUND_MS 5u
 #define LAST_ROUND_MS 1000u
 
-/* A clock that nobody sets. */
+/* A clock that cannot be set. */
 uint64_t ending_now_ms(void)
 {
     struct timespec now;

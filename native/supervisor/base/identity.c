@@ -12,10 +12,10 @@
 #include "supervisor/base/descriptor.h"
 
 #ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
+#    define SYS_pidfd_send_signal 424
 #endif
 #ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
+#    define SYS_pidfd_open 434
 #endif
 
 int identity_boot(char text[BOOT_ID_BYTES])
@@ -45,10 +45,8 @@ int identity_read(pid_t pid, struct process *process)
     const char *after = strrchr(text, ')'); /* the name before it may have anything in it */
     *process = (struct process){.pid = pid};
     if (!after ||
-        sscanf(after + 1,
-               " %c %d %d %d" SKIP_15 " %" SCNu64,
-               &process->state, &process->parent, &process->group, &process->session,
-               &process->start_ticks) != 5) {
+        sscanf(after + 1, " %c %d %d %d" SKIP_15 " %" SCNu64, &process->state, &process->parent,
+               &process->group, &process->session, &process->start_ticks) != 5) {
         return -EBADMSG;
     }
     return 0;

@@ -22,7 +22,8 @@ double record_now_s(void)
 
 static int write_file(int folder, const char *name, const char *text)
 {
-    CLOSING int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+    CLOSING int fd =
+        openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
     if (fd < 0) {
         return -errno;
     }
@@ -58,8 +59,8 @@ int record_write_started(int folder, const struct started_record *record)
                    "\nprocesses %s\nlimits %s\nbegin %.6f\n",
                    record->attempt, record->boot_id, (int)record->supervisor_pid,
                    record->supervisor_start, (int)record->child_pid, record->child_start,
-                   record->has_cgroup ? "cgroup" : "session", limits[record->limits & CGROUP_LIMITS_ALL],
-                   record->begin_s);
+                   record->has_cgroup ? "cgroup" : "session",
+                   limits[record->limits & CGROUP_LIMITS_ALL], record->begin_s);
     return write_record(folder, "started", text);
 }
 
@@ -73,12 +74,12 @@ int record_read_started(int folder, struct started_record *record)
         return (int)got;
     }
     *record = (struct started_record){0};
-    int count = sscanf(text,
-                       "attempt %" SCNu64 "\nboot_id %39s\nsupervisor %d %" SCNu64
-                       "\nchild %d %" SCNu64 "\nprocesses %15s\nlimits %15s\nbegin %lf%n",
-                       &record->attempt, record->boot_id, &supervisor_pid,
-                       &record->supervisor_start, &child_pid, &record->child_start, processes,
-                       limits, &record->begin_s, &end);
+    int count =
+        sscanf(text,
+               "attempt %" SCNu64 "\nboot_id %39s\nsupervisor %d %" SCNu64 "\nchild %d %" SCNu64
+               "\nprocesses %15s\nlimits %15s\nbegin %lf%n",
+               &record->attempt, record->boot_id, &supervisor_pid, &record->supervisor_start,
+               &child_pid, &record->child_start, processes, limits, &record->begin_s, &end);
     if (count != 9 || strcmp(text + end, "\n") != 0) {
         return -EBADMSG;
     }
@@ -142,7 +143,8 @@ int64_t record_attempt(int folder, const char *name)
     if (got < 0) {
         return got;
     }
-    return sscanf(text, "attempt %" SCNd64 "\n", &attempt) == 1 && attempt >= 0 ? attempt : -EBADMSG;
+    return sscanf(text, "attempt %" SCNd64 "\n", &attempt) == 1 && attempt >= 0 ? attempt
+                                                                                : -EBADMSG;
 }
 
 /* Whether this attempt, or a later one, has left a record here. A damaged one counts. */
@@ -159,4 +161,7 @@ bool record_was_started(int folder, uint64_t attempt)
 }
 
 /* Whether writing may succeed later: it cannot once the folder is gone. */
-bool record_can_retry(int error) { return error != -ENOENT && error != -ESTALE && error != -ENOTDIR; }
+bool record_can_retry(int error)
+{
+    return error != -ENOENT && error != -ESTALE && error != -ENOTDIR;
+}

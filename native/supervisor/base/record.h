@@ -22,7 +22,8 @@ struct started_record {
     char boot_id[BOOT_ID_BYTES];
     pid_t supervisor_pid, child_pid;
     uint64_t supervisor_start, child_start;
-    bool has_cgroup; /* its processes are those of a cgroup; else of a session, and below the supervisor */
+    bool
+        has_cgroup; /* its processes are those of a cgroup; else of a session, and below the supervisor */
     unsigned limits; /* that a cgroup holds: enum cgroup_limit */
     double begin_s;
 };

@@ -13,7 +13,8 @@
 /* Whether this can name a workload, its folder and its cgroup. */
 bool spec_is_id(const char *text)
 {
-    size_t count = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    size_t count =
+        strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
     return count > 0 && count <= SPEC_ID_MAX && !text[count] && text[0] != '.' && text[0] != '-';
 }
 
@@ -130,7 +131,8 @@ int spec_groups(const struct spec *spec, gid_t **groups)
     return count;
 }
 
-static int optional_number(const struct spec *spec, const char *key, uint64_t most, uint64_t *number)
+static int optional_number(const struct spec *spec, const char *key, uint64_t most,
+                           uint64_t *number)
 {
     const char *text = spec_value(spec, key);
     if (!text) {
@@ -205,10 +207,10 @@ int spec_read(struct spec *spec, const char **wrong)
     spec->args = count_of(spec, "arg");
     spec->envs = count_of(spec, "env");
 #define READ(name, call) \
-    *wrong = (name); \
-    failed = (call); \
-    if (failed) { \
-        return failed; \
+    *wrong = (name);     \
+    failed = (call);     \
+    if (failed) {        \
+        return failed;   \
     }
     READ("attempt", optional_number(spec, "attempt", INT64_MAX, &spec->attempt))
     READ("uid", required_id(spec, "uid", &spec->uid))

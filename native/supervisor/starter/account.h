@@ -1,4 +1,4 @@
-/* As whom a workload may run, by the machine's own tables of users and groups. */
+/* The users and groups of a workload that are allowed, by the machine's own tables of users and groups. */
 #ifndef MOIETY_SUPERVISOR_ACCOUNT_H
 #define MOIETY_SUPERVISOR_ACCOUNT_H
 

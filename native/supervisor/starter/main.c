@@ -30,7 +30,7 @@ struct starter {
     int socket; /* negative once the server has gone */
     int pool;
     int signals;
-    const int *cgroups;
+    int cgroups[CGROUPS_MAX];
     size_t cgroup_count;
     uid_t server;
     char path[SPAWN_PATH_BYTES]; /* of the supervisor */
@@ -134,8 +134,8 @@ static void on_end(struct starter *starter, const struct start *start, int statu
     char text[64];
     int failed = 0;
     if (WIFSIGNALED(status)) {
-        failed = settle_begin(&starter->settlings, start, starter->cgroups, starter->cgroup_count,
-                              true);
+        failed =
+            settle_begin(&starter->settlings, start, starter->cgroups, starter->cgroup_count, true);
     } else if (WEXITSTATUS(status) != EXIT_WROTE_RECORD) {
         (void)snprintf(text, sizeof text, "its supervisor ended with %d", WEXITSTATUS(status));
         tell(starter, start->id, OF_A_SUPERVISOR + WEXITSTATUS(status), text);
@@ -249,8 +249,8 @@ int main(int argc, char **argv)
     static struct starter starter;
     starter.socket = fds[0];
     starter.pool = fds[1];
-    starter.cgroups = fds + 2;
     starter.cgroup_count = count - 2;
+    memcpy(starter.cgroups, fds + 2, starter.cgroup_count * sizeof *fds);
     starter.settlings.supervisors = &starter.supervisors;
     int failed = prepare(&starter, fds, count);
     if (failed) {

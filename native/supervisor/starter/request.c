@@ -12,10 +12,10 @@
 #include "supervisor/base/descriptor.h"
 
 #ifndef SYS_memfd_create
-#define SYS_memfd_create 319
+#    define SYS_memfd_create 319
 #endif
 #ifndef F_ADD_SEALS
-#define F_ADD_SEALS 1033
+#    define F_ADD_SEALS 1033
 #endif
 #define SPEC_CLOEXEC 1u  /* MFD_CLOEXEC */
 #define SPEC_SEALABLE 2u /* MFD_ALLOW_SEALING */

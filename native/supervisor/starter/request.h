@@ -9,7 +9,7 @@
 struct request {
     int folder; /* the workload's, opened */
     int spec_fd;
-    uid_t server; /* whom all of it belongs to */
+    uid_t server; /* the owner of all of it */
     struct spec spec;
 };
 

@@ -64,8 +64,8 @@ static size_t signal_all(void *self, int number)
 static void read_start(struct settling *own)
 {
     char boot_id[BOOT_ID_BYTES];
-    bool is_whole = !record_read_started(own->folder, &own->started) &&
-                    own->started.attempt == own->attempt;
+    bool is_whole =
+        !record_read_started(own->folder, &own->started) && own->started.attempt == own->attempt;
     own->was_started =
         is_whole && !identity_boot(boot_id) && !strcmp(boot_id, own->started.boot_id);
     cgroups_open(&own->cgroups);

@@ -20,8 +20,8 @@
 int spawn_find_supervisor(char path[SPAWN_PATH_BYTES])
 {
     ssize_t length = readlink("/proc/self/exe", path, SPAWN_PATH_BYTES - sizeof SUPERVISOR - 1);
-    if (length < 0) {
-        return -errno;
+    if (length < 0 || length >= (ssize_t)SPAWN_PATH_BYTES) {
+        return length < 0 ? -errno : -ENAMETOOLONG;
     }
     path[length] = '\0';
     char *slash = strrchr(path, '/');

@@ -11,11 +11,21 @@ static const struct name {
     const char *name;
     int resource;
 } names[] = {
-    {"AS", RLIMIT_AS},           {"CORE", RLIMIT_CORE},       {"CPU", RLIMIT_CPU},
-    {"DATA", RLIMIT_DATA},       {"FSIZE", RLIMIT_FSIZE},     {"MEMLOCK", RLIMIT_MEMLOCK},
-    {"MSGQUEUE", RLIMIT_MSGQUEUE}, {"NICE", RLIMIT_NICE},     {"NOFILE", RLIMIT_NOFILE},
-    {"NPROC", RLIMIT_NPROC},     {"RSS", RLIMIT_RSS},         {"RTPRIO", RLIMIT_RTPRIO},
-    {"RTTIME", RLIMIT_RTTIME},   {"SIGPENDING", RLIMIT_SIGPENDING}, {"STACK", RLIMIT_STACK},
+    {"AS", RLIMIT_AS},
+    {"CORE", RLIMIT_CORE},
+    {"CPU", RLIMIT_CPU},
+    {"DATA", RLIMIT_DATA},
+    {"FSIZE", RLIMIT_FSIZE},
+    {"MEMLOCK", RLIMIT_MEMLOCK},
+    {"MSGQUEUE", RLIMIT_MSGQUEUE},
+    {"NICE", RLIMIT_NICE},
+    {"NOFILE", RLIMIT_NOFILE},
+    {"NPROC", RLIMIT_NPROC},
+    {"RSS", RLIMIT_RSS},
+    {"RTPRIO", RLIMIT_RTPRIO},
+    {"RTTIME", RLIMIT_RTTIME},
+    {"SIGPENDING", RLIMIT_SIGPENDING},
+    {"STACK", RLIMIT_STACK},
 };
 
 static int read_limit(const char *text, size_t length, rlim_t *value)

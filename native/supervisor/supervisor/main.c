@@ -42,7 +42,7 @@ static int prepare(const int *fds, size_t count)
     return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) ? -errno : 0;
 }
 
-/* Lets the owner of the state folder, as whom the server runs, send signals to us, although we stay root. */
+/* Lets the owner of the state folder, which is the user of the server, send signals to us, although we stay root. */
 static int accept_signals_of_server(int folder)
 {
     struct stat status;
@@ -90,9 +90,8 @@ static int write_started(int folder, const struct workload *workload, struct exi
                          bool has_cgroup)
 {
     struct process own, child;
-    struct started_record started = {.attempt = record->attempt,
-                                     .has_cgroup = has_cgroup,
-                                     .limits = workload->cgroups.limits};
+    struct started_record started = {
+        .attempt = record->attempt, .has_cgroup = has_cgroup, .limits = workload->cgroups.limits};
     int failed = identity_boot(started.boot_id);
     failed = failed ? failed : identity_read(getpid(), &own);
     failed = failed ? failed : identity_read(workload->program.pid, &child);

@@ -9,7 +9,7 @@
 #define NOTHING "/dev/null"
 #define FLAGS (O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
 
-/* Only files: whoever reads a pipe could stop the program. O_NONBLOCK was for opening only. */
+/* Only files: the reader of a pipe could stop the program. O_NONBLOCK was for opening only. */
 static int check_kind(int fd)
 {
     struct stat status;

@@ -17,8 +17,6 @@
 #include "supervisor/supervisor/limits.h"
 #include "supervisor/supervisor/output.h"
 
-extern char **environ;
-
 #define CANNOT_EXECUTE 127
 
 /* Says what failed, for the exit record, and ends this process. */
@@ -32,8 +30,8 @@ __attribute__((noreturn, format(printf, 3, 4))) static void give_up(int fd, int 
     va_end(arguments);
     size_t used = length < 0 ? 0 : (size_t)length;
     used = used < sizeof failure.text - 100 ? used : sizeof failure.text - 100;
-    const char *why = failure.error == ESPIPE ? "It is a pipe or a socket, not a file"
-                                              : strerror(failure.error);
+    const char *why =
+        failure.error == ESPIPE ? "It is a pipe or a socket, not a file" : strerror(failure.error);
     (void)snprintf(failure.text + used, sizeof failure.text - used, ": %s", why);
     (void)descriptor_write_all(fd, (const char *)&failure, sizeof failure);
     _exit(CANNOT_EXECUTE);

@@ -17,7 +17,7 @@ struct workload {
     enum end_reason reason;
     bool keeps_children, is_frozen, has_main_ended;
     bool was_rest_asked; /* what was left when the main process had ended was asked to end */
-    int status; /* of the main process, once it has ended */
+    int status;          /* of the main process, once it has ended */
     uint64_t grace_ms;
     uint64_t limit_left_ms; /* of the time limit, as of running_since_ms; 0 is no limit */
     uint64_t running_since_ms;

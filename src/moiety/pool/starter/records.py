@@ -20,7 +20,7 @@ class Reason(StrEnum):
     """Why a workload was ended."""
 
     ENDED = "ended"
-    """By itself, or by a signal that somebody else sent."""
+    """By itself, or by a signal that the supervisor did not send."""
     TIME_LIMIT = "time_limit"
     CANCELLED = "cancelled"
 
@@ -70,12 +70,12 @@ class FailedToStart:
 
     errno: int
     text: str
-    """What could not be done, and the errno's text; in it everything that is not printable is `?`."""
+    """What could not be done, and the errno's text; what is not printable in it is `?`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The supervisor ended before the workload did: nobody knows its exit status."""
+    """The supervisor ended before the workload did: its exit status is not known."""
 
 
 Outcome = Exited | Signaled | FailedToStart | Lost
@@ -106,7 +106,7 @@ class Damaged:
 
 
 def read_started(folder: Path | int) -> Started | Damaged | None:
-    """The record of the last start in a folder (its path or a descriptor); None if there is none."""
+    """The record of the last start in a folder (path or descriptor); None if there is none."""
     lines = _lines("started", folder)
     if not isinstance(lines, Mapping):
         return lines
@@ -125,7 +125,7 @@ def read_started(folder: Path | int) -> Started | Damaged | None:
 
 
 def read_exit(folder: Path | int) -> Exit | Damaged | None:
-    """The record of the last end in a folder (its path or a descriptor); None if there is none."""
+    """The record of the last end in a folder (path or descriptor); None if there is none."""
     lines = _lines("exit", folder)
     if not isinstance(lines, Mapping):
         return lines

@@ -1,4 +1,4 @@
-"""The spec of a workload: what its supervisor runs, as whom, where and for how long."""
+"""The spec of a workload: the program, its user, its folder and its time."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from moiety.pool.starter.spec import UNLIMITED, Spec, encoded, is_id
 
-PLAIN = Spec(id="w-1", attempt=3, uid=1000, gid=1001, groups=(1001, 27), arguments=("echo", "", "a=b"))
+PLAIN = Spec(
+    id="w-1", attempt=3, uid=1000, gid=1001, groups=(1001, 27), arguments=("echo", "", "a=b")
+)
 
 
 def records(spec: Spec) -> list[str]:
@@ -47,7 +49,7 @@ def test_what_is_not_asked_for_is_left_out() -> None:
     assert "time_limit_s=0.000" in records(PLAIN)
 
 
-@given(st.lists(st.binary().filter(lambda each: b"\0" not in each), min_size=1))
+@given(st.lists(st.binary(max_size=9).map(lambda each: each.replace(b"\0", b"1")), min_size=1))
 def test_any_bytes_but_zero_pass_as_arguments(arguments: list[bytes]) -> None:
     content = encoded(replace(PLAIN, arguments=arguments))
     assert content.endswith(b"".join(b"arg=" + each + b"\0" for each in arguments))
