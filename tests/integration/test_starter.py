@@ -26,6 +26,7 @@ from moiety.pool.starter.records import (
 from moiety.testing.waiting import DEADLINE_S
 from tests.support.users import open_folder
 from tests.support.workloads import (
+    PYTHON,
     FolderEvents,
     Pool,
     Told,
@@ -278,17 +279,27 @@ def test_several_that_are_killed_together_are_all_settled(here: Pool) -> None:
     assert [workload.exit().outcome for workload in workloads] == 4 * [Lost()]
 
 
+TWICE = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+told = os.open(os.environ["TOLD"], os.O_WRONLY)
+os.write(told, b"%d\\n" % os.getpid())
+for _ in range(2):
+    signal.sigwait({signal.SIGTERM})
+    os.write(told, b"asked\\n")
+"""
+
+
 def test_a_supervisor_that_is_killed_while_it_ends_its_workload(here: Pool) -> None:
     starter = here.starter()
-    count = "n=0; trap 'n=$((n+1)); echo >$TOLD; [ $n = 2 ] && kill $! && exit' TERM"
-    workload = here.workload(f"{count}; echo $$ >$TOLD; while :; do sleep 1000 & wait; done")
+    workload = here.workload(arguments=(PYTHON, "-c", TWICE), grace_s=3600)
     begin(starter, workload)
     pid = int(here.told.line())
     supervisor = workload.started().supervisor.pid
     os.kill(supervisor, signal.SIGTERM)
-    here.told.line()
+    assert here.told.line() == "asked"
     kill(supervisor)
-    here.told.line()  # the starter asks once more
+    assert here.told.line() == "asked"  # by the starter
     finish(starter)
     assert not is_running(pid)
     assert workload.exit().outcome == Lost()

@@ -14,6 +14,7 @@ from moiety.pool.starter.records import Exited, FailedToStart, Reason, Signaled,
 from moiety.testing.waiting import DEADLINE_S, until
 from tests.support.users import open_folder
 from tests.support.workloads import (
+    PYTHON,
     Pool,
     Told,
     halting,
@@ -70,17 +71,6 @@ def test_cancel_asks_all_processes_to_end(here: Pool) -> None:
     assert sorted(here.log.read_text().split()) == ["child", "main", "other"]
 
 
-def test_what_is_started_meanwhile_is_asked_too(here: Pool) -> None:
-    workload = here.workload(
-        "trap 'setsid sleep 1000 & exit 3' TERM; sleep 1000 & echo >$TOLD; wait"
-    )
-    process = workload.start(grace_s=3600)
-    here.told.line()
-    process.terminate()
-    assert process.wait(DEADLINE_S) == 0
-    assert workload.exit().outcome == Exited(3)
-
-
 def test_what_ignores_it_is_killed_after_the_grace(here: Pool) -> None:
     workload = here.workload("trap '' TERM; echo >$TOLD; while :; do sleep 0.01; done", grace_s=0.2)
     process = workload.start()
@@ -134,7 +124,7 @@ stay()
 
 @pytest.mark.slow
 def test_a_thousand_children_that_hide_and_ignore_it_are_gone(here: Pool) -> None:
-    workload = here.workload(arguments=("/usr/bin/python3", "-c", HOSTILE), grace_s=0.1)
+    workload = here.workload(arguments=(PYTHON, "-c", HOSTILE), grace_s=0.1)
     process = workload.start()
     # os.setsid() returns None: the third kind forks once more, and its parents have ended.
     pids = here.told.pids(1001)
@@ -203,6 +193,23 @@ def with_go(here: Pool, go: Told) -> dict[str, str]:
 def let_go(go: Told) -> None:
     with open(go.path, "w") as pipe:
         pipe.write("go\n")
+
+
+def test_what_is_started_meanwhile_is_asked_too(here: Pool, go: Told) -> None:
+    late = "setsid sh -c 'echo >$TOLD; exec sleep 1000' &"
+    script = f"""
+        end() {{ {late} read x <$GO; exit 3; }}
+        trap end TERM
+        sleep 1000 & echo >$TOLD; wait; wait
+    """
+    workload = here.workload(script, environment=with_go(here, go), grace_s=3600)
+    process = workload.start()
+    here.told.line()
+    process.terminate()
+    here.told.line()  # of the process that was started after the request to end
+    let_go(go)
+    assert process.wait(DEADLINE_S) == 0
+    assert workload.exit().outcome == Exited(3)
 
 
 def test_what_the_main_process_leaves_behind_is_ended(here: Pool, go: Told) -> None:

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ OTHER_UID: Final = 65003 if os.getuid() == 0 else os.getuid()
 """As whom workloads run: a user that no system's tables know, where the tests are root."""
 OTHER_GID: Final = 65003 if os.getuid() == 0 else os.getgid()
 
+PYTHON: Final = next(p for p in ("/usr/bin/python3", sys.executable) if os.access(p, os.X_OK))
+"""Other users may not be able to execute the one that runs the tests."""
 HALTING: Final = Path(__file__).parents[1] / "native" / "halting.c"
 
 _IN_MOVED_TO: Final = 0x80

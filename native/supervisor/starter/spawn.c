@@ -19,16 +19,18 @@
 /* The supervisor lies beside this program. */
 int spawn_find_supervisor(char path[SPAWN_PATH_BYTES])
 {
-    ssize_t length = readlink("/proc/self/exe", path, SPAWN_PATH_BYTES - sizeof SUPERVISOR - 1);
-    if (length < 0 || length >= (ssize_t)SPAWN_PATH_BYTES) {
+    char own[SPAWN_PATH_BYTES];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - sizeof SUPERVISOR);
+    if (length < 0 || length >= (ssize_t)sizeof own) {
         return length < 0 ? -errno : -ENAMETOOLONG;
     }
-    path[length] = '\0';
-    char *slash = strrchr(path, '/');
+    own[length] = '\0';
+    char *slash = strrchr(own, '/');
     if (!slash) {
         return -ENOENT;
     }
-    memcpy(slash + 1, SUPERVISOR, sizeof SUPERVISOR);
+    *slash = '\0';
+    (void)snprintf(path, SPAWN_PATH_BYTES, "%s/%s", own, SUPERVISOR);
     return access(path, X_OK) ? -errno : 0;
 }
 
