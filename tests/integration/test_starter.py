@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from moiety.pool.starter.programs import ALREADY_STARTED, Refusal, Starter
+from moiety.pool.starter.programs import ALREADY_STARTED, Starter, StartRefusal
 from moiety.pool.starter.records import (
+    EndReason,
     Exited,
     FailedToStart,
     Lost,
-    Reason,
     Started,
     read_exit,
     read_started,
@@ -81,7 +81,7 @@ def finish(starter: Starter) -> None:
     assert starter.process.wait(DEADLINE_S) == 0
 
 
-def refusal(starter: Starter) -> Refusal:
+def refusal(starter: Starter) -> StartRefusal:
     assert select.select([starter], [], [], DEADLINE_S)[0], "no refusal comes"
     found = starter.refusal()
     assert found is not None
@@ -117,7 +117,7 @@ def test_it_goes_on_without_its_server_and_a_new_one_leaves_alone_what_runs(here
     assert old.process.poll() is None
     os.kill(workload.started().supervisor.pid, signal.SIGTERM)
     assert old.process.wait(DEADLINE_S) == 0
-    assert workload.exit().reason is Reason.CANCELLED
+    assert workload.exit().reason is EndReason.CANCELLED
     new.start(workload.spec.id)
     assert refusal(new).number == 1000 + ALREADY_STARTED
     finish(new)
@@ -130,7 +130,7 @@ def test_only_ids_are_taken(plain: Pool, name: str) -> None:
     starter = plain.starter()
     plain.workload("echo it runs").write_spec()
     starter.start(name)
-    assert refusal(starter) == Refusal("-", errno.EINVAL, "not an id of a workload")
+    assert refusal(starter) == StartRefusal("-", errno.EINVAL, "not an id of a workload")
     finish(starter)
     assert not plain.log.exists()
 
@@ -151,7 +151,7 @@ def test_a_descriptor_that_comes_along_is_not_kept(plain: Pool) -> None:
 def test_what_is_not_there_is_refused(plain: Pool) -> None:
     starter = plain.starter()
     starter.start("nothing")
-    assert refusal(starter) == Refusal("nothing", errno.ENOENT, "No such file or directory")
+    assert refusal(starter) == StartRefusal("nothing", errno.ENOENT, "No such file or directory")
     starter.start(plain.workload().spec.id)
     assert refusal(starter).number == errno.ENOENT
     finish(starter)
@@ -182,7 +182,9 @@ def test_what_others_can_write_is_refused(plain: Pool, what: str) -> None:
     path = workload.folder if what == "folder" else workload.folder / "spec"
     path.chmod(0o777)
     starter.start(workload.spec.id)
-    assert refusal(starter) == Refusal(workload.spec.id, errno.EPERM, "Operation not permitted")
+    assert refusal(starter) == StartRefusal(
+        workload.spec.id, errno.EPERM, "Operation not permitted"
+    )
     path.chmod(0o755)
     if IS_ROOT:
         os.chown(path, 65020, 65020)
@@ -263,7 +265,7 @@ def test_when_a_supervisor_is_killed_its_processes_are_ended_and_the_status_is_l
     assert is_running(untouched)
     os.kill(other.started().supervisor.pid, signal.SIGTERM)
     finish(starter)
-    assert other.exit().reason is Reason.CANCELLED
+    assert other.exit().reason is EndReason.CANCELLED
 
 
 def test_several_that_are_killed_together_are_all_settled(here: Pool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.pool.starter.records import Exited, FailedToStart, Reason, Signaled, read_exit
+from moiety.pool.starter.records import EndReason, Exited, FailedToStart, Signaled, read_exit
 from moiety.testing.waiting import DEADLINE_S, until
 from tests.support.users import open_folder
 from tests.support.workloads import (
@@ -67,7 +67,7 @@ def test_cancel_asks_all_processes_to_end(here: Pool) -> None:
     assert process.wait(DEADLINE_S) == 0
     ended = workload.exit()
     assert ended.outcome == Exited(7)
-    assert ended.reason is Reason.CANCELLED
+    assert ended.reason is EndReason.CANCELLED
     assert sorted(here.log.read_text().split()) == ["child", "main", "other"]
 
 
@@ -79,7 +79,7 @@ def test_what_ignores_it_is_killed_after_the_grace(here: Pool) -> None:
     assert process.wait(DEADLINE_S) == 0
     ended = workload.exit()
     assert ended.outcome == Signaled(signal.SIGKILL)
-    assert ended.reason is Reason.CANCELLED
+    assert ended.reason is EndReason.CANCELLED
     assert ended.end_s - ended.begin_s >= 0.2
 
 
@@ -96,7 +96,7 @@ def test_without_grace_all_are_killed_at_once(here: Pool) -> None:
 def test_the_time_limit_ends_it(here: Pool) -> None:
     ended = here.workload(LONG).run(time_limit_s=0.3)
     assert ended.outcome == Signaled(signal.SIGTERM)
-    assert ended.reason is Reason.TIME_LIMIT
+    assert ended.reason is EndReason.TIME_LIMIT
     assert ended.end_s - ended.begin_s >= 0.3
 
 
@@ -221,7 +221,7 @@ def test_what_the_main_process_leaves_behind_is_ended(here: Pool, go: Told) -> N
     assert not any(map(is_running, pids))
     ended = workload.exit()
     assert ended.outcome == Exited(4)
-    assert ended.reason is Reason.ENDED
+    assert ended.reason is EndReason.ENDED
 
 
 def test_what_is_to_be_kept_goes_on_until_it_is_cancelled(here: Pool, go: Told) -> None:
@@ -235,7 +235,7 @@ def test_what_is_to_be_kept_goes_on_until_it_is_cancelled(here: Pool, go: Told) 
     process.terminate()
     assert process.wait(DEADLINE_S) == 0
     assert not any(map(is_running, pids))
-    assert workload.exit().reason is Reason.ENDED
+    assert workload.exit().reason is EndReason.ENDED
 
 
 def test_a_signal_reaches_all_processes(here: Pool) -> None:
@@ -251,7 +251,7 @@ def test_a_signal_reaches_all_processes(here: Pool) -> None:
     process.send_signal(signal.SIGRTMIN + signal.SIGUSR1)
     assert process.wait(DEADLINE_S) == 0
     assert sorted(here.log.read_text().split()) == ["child", "main"]
-    assert workload.exit().reason is Reason.ENDED
+    assert workload.exit().reason is EndReason.ENDED
 
 
 def test_the_time_limit_stands_still_while_a_workload_is_stopped(
@@ -268,7 +268,7 @@ def test_the_time_limit_stands_still_while_a_workload_is_stopped(
     assert read_exit(workload.folder) is None
     process.send_signal(signal.SIGRTMIN + signal.SIGCONT)
     assert process.wait(DEADLINE_S) == 0
-    assert workload.exit().reason is Reason.TIME_LIMIT
+    assert workload.exit().reason is EndReason.TIME_LIMIT
     stopped_s = ended.end_s - ended.begin_s
     assert workload.exit().end_s - workload.exit().begin_s >= stopped_s + 0.49
 

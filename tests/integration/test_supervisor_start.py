@@ -24,9 +24,9 @@ from moiety.pool.starter.programs import (
 )
 from moiety.pool.starter.records import (
     Damaged,
+    EndReason,
     Exited,
     FailedToStart,
-    Reason,
     Signaled,
     read_exit,
     read_started,
@@ -74,7 +74,7 @@ def test_both_records_say_what_there_is_to_know(here: Pool) -> None:
     assert started.processes == "session"
     assert started.limits == set()
     assert ended.outcome == Exited(3)
-    assert ended.reason is Reason.ENDED
+    assert ended.reason is EndReason.ENDED
     assert started.begin_s == ended.begin_s <= ended.end_s
     assert ended.max_rss_kib > 0
     assert here.log.read_text() == "hello\n"
@@ -89,7 +89,7 @@ def test_the_start_times_are_those_of_the_processes(here: Pool) -> None:
 def test_a_signal_is_told_apart_from_an_exit_code(here: Pool) -> None:
     ended = here.workload("kill -SEGV $$").run()
     assert ended.outcome == Signaled(signal.SIGSEGV)
-    assert ended.reason is Reason.ENDED
+    assert ended.reason is EndReason.ENDED
 
 
 def test_processor_time_is_that_of_all_processes(here: Pool) -> None:
@@ -164,7 +164,7 @@ def test_no_descriptor_of_others_reaches_supervisor_or_program(here: Pool) -> No
     directory, spec = os.open(workload.folder, os.O_RDONLY), spec_file(encoded(workload.spec))
     for fd in (directory, spec):
         os.set_inheritable(fd, True)
-    command = [program(SUPERVISOR), str(spec), str(directory)]
+    command = [str(program(SUPERVISOR)), str(spec), str(directory)]
     process = subprocess.Popen(command, close_fds=False)
     workload.supervisors.append(process)
     for fd in (directory, spec, writer):
@@ -437,7 +437,7 @@ def test_a_server_of_another_user_may_cancel_and_read(here: Pool) -> None:
         )  # fmt: skip
         assert done.returncode == code
     assert process.wait(DEADLINE_S) == 0
-    assert workload.exit().reason is Reason.CANCELLED
+    assert workload.exit().reason is EndReason.CANCELLED
     for name in ("lock", "started", "exit"):
         made = (workload.folder / name).stat()
         assert (made.st_uid, made.st_mode & 0o007) == (65020, 0)

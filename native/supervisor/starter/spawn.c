@@ -19,8 +19,8 @@
 /* The supervisor lies beside this program. */
 int spawn_find_supervisor(char path[SPAWN_PATH_BYTES])
 {
-    char own[SPAWN_PATH_BYTES];
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - sizeof SUPERVISOR);
+    char own[SPAWN_PATH_BYTES - sizeof SUPERVISOR]; /* "/" and the name fit behind it */
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     if (length < 0 || length >= (ssize_t)sizeof own) {
         return length < 0 ? -errno : -ENAMETOOLONG;
     }

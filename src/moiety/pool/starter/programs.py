@@ -25,7 +25,7 @@ ALREADY_STARTED: Final = 75
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class StartRefusal:
     """Why the starter could not start a workload; what its folder says about it is in `exit`."""
 
     workload: str
@@ -80,7 +80,7 @@ class Starter:
         """Ask for the workload of this id; raises BrokenPipeError if the starter has ended."""
         self._connection.send(workload.encode())
 
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> StartRefusal | None:
         """What could not be started, if there is something now; raises EOFError if it has ended."""
         try:
             packet = self._connection.recv(1024, socket.MSG_DONTWAIT)
@@ -89,7 +89,7 @@ class Starter:
         if not packet:
             raise EOFError("the starter has ended")
         workload, number, text = packet.decode("utf-8", "replace").split(" ", 2)
-        return Refusal(workload, int(number), text)
+        return StartRefusal(workload, int(number), text)
 
     def close(self) -> None:
         """Leave the starter to itself: it ends after the last workload that it started."""

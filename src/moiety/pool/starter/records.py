@@ -16,7 +16,7 @@ from typing import Final
 _BYTES_MAX: Final = 8192
 
 
-class Reason(StrEnum):
+class EndReason(StrEnum):
     """Why a workload was ended."""
 
     ENDED = "ended"
@@ -87,7 +87,7 @@ class Exit:
 
     attempt: int
     outcome: Outcome
-    reason: Reason
+    reason: EndReason
     begin_s: float
     """Wall clock, seconds since 1970."""
     end_s: float
@@ -133,7 +133,7 @@ def read_exit(folder: Path | int) -> Exit | Damaged | None:
         return Exit(
             attempt=int(lines["attempt"]),
             outcome=_outcome(lines),
-            reason=Reason(lines["reason"]),
+            reason=EndReason(lines["reason"]),
             begin_s=float(lines["begin"]),
             end_s=float(lines["end"]),
             user_s=float(lines["user"]),

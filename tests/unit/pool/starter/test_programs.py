@@ -14,7 +14,7 @@ from moiety.model.errors import NativeLibraryMissing
 from moiety.pool.starter.programs import (
     STARTER,
     SUPERVISOR,
-    Refusal,
+    StartRefusal,
     program,
     spec_file,
     start_starter,
@@ -66,7 +66,7 @@ def test_a_starter_says_what_it_could_not_start_and_that_it_has_ended(tmp_path: 
     assert starter.refusal() is None
     starter.start("w")
     assert select.select([starter], [], [], DEADLINE_S)[0]
-    assert starter.refusal() == Refusal("w", errno.ENOENT, "No such file or directory")
+    assert starter.refusal() == StartRefusal("w", errno.ENOENT, "No such file or directory")
     starter.process.terminate()
     assert starter.process.wait(DEADLINE_S) == 0
     with pytest.raises(EOFError):

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from moiety.pool.starter.records import (
     Damaged,
+    EndReason,
     Exit,
     Exited,
     FailedToStart,
     Lost,
     Outcome,
     ProcessIdentity,
-    Reason,
     Signaled,
     Started,
     read_exit,
@@ -74,7 +74,7 @@ def test_a_record_of_the_start_is_read(tmp_path: Path) -> None:
 def test_a_record_of_the_end_is_read(tmp_path: Path, line: str, outcome: Outcome) -> None:
     (tmp_path / "exit").write_text(EXIT.replace("exited 3", line))
     assert read_exit(tmp_path) == Exit(
-        2, outcome, Reason.TIME_LIMIT, 1700000000.25, 1700000001.5, 0.25, 0.125, 2048
+        2, outcome, EndReason.TIME_LIMIT, 1700000000.25, 1700000001.5, 0.25, 0.125, 2048
     )
 
 
