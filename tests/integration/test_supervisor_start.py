@@ -134,7 +134,11 @@ def test_every_limit_has_its_name(here: Pool) -> None:
 
 def test_the_program_leads_a_session_and_begins_with_all_signals_as_usual(here: Pool) -> None:
     workload = here.workload(arguments=("/bin/cat", "/proc/self/stat", "/proc/self/status"))
-    workload.run()
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        workload.run()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
     first, *status = here.log.read_text().splitlines()
     pid, after = int(first.split()[0]), first.rpartition(")")[2].split()
     assert [int(each) for each in after[2:4]] == [pid, pid]

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "supervisor/base/descriptor.h"
@@ -39,8 +40,15 @@ __attribute__((noreturn, format(printf, 3, 4))) static void give_up(int fd, int 
 
 static void reset_signals(void)
 {
+    /* The C library keeps two signals for itself and refuses them, but a parent may have ignored them. */
+    static const struct {
+        void *handler;
+        unsigned long flags;
+        void *restorer;
+        unsigned long mask;
+    } usual = {0}; /* SIG_DFL, as the kernel has it */
     for (int number = 1; number < NSIG; number++) {
-        (void)signal(number, SIG_DFL);
+        (void)syscall(SYS_rt_sigaction, number, &usual, NULL, sizeof usual.mask);
     }
     sigset_t none;
     sigemptyset(&none);
