@@ -215,7 +215,7 @@ def test_a_spec_of_another_workload_is_refused(plain: Pool) -> None:
     [
         ({"uid": 0, "gid": 0}, "uid: Operation not permitted"),
         ({"gid": 0}, "groups: Operation not permitted"),
-        ({"groups": (65003, 42)}, "groups: Operation not permitted"),  # shadow, on Debian
+        ({"groups": (65033, 42)}, "groups: Operation not permitted"),  # shadow, on Debian
         ({"uid": 1, "gid": 1, "groups": (1, 0)}, "groups: Operation not permitted"),
         ({"uid": 1, "gid": 1, "groups": (1,)}, None),
         ({}, None),

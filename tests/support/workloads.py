@@ -21,9 +21,9 @@ from moiety.pool.starter.spec import Spec, encoded
 from moiety.testing.waiting import DEADLINE_S, until
 from tests.support.native import compile_c
 
-OTHER_UID: Final = 65003 if os.getuid() == 0 else os.getuid()
+OTHER_UID: Final = 65033 if os.getuid() == 0 else os.getuid()
 """As whom workloads run: a user that no system's tables know, where the tests are root."""
-OTHER_GID: Final = 65003 if os.getuid() == 0 else os.getgid()
+OTHER_GID: Final = 65033 if os.getuid() == 0 else os.getgid()
 
 PYTHON: Final = next(p for p in ("/usr/bin/python3", sys.executable) if os.access(p, os.X_OK))
 """Other users may not be able to execute the one that runs the tests."""
