@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,7 @@ SOURCES = {
     "bind": ("mem/vmm_bind", *EXTENT),
     "clean": ("swap/clean", "swap/host_arena", "mem/extent_table", "mem/free_cache", *EXTENT),
     "contexts": ("mem/device_contexts", "base/lock", "base/message"),
+    "once": ("base/message",),
     "pointer": ("hooks/cu_pointer", "base/lock", "base/message"),
     "states": EXTENT,
     "visible": ("base/visible_list", "base/environment"),
@@ -52,6 +54,7 @@ BROKEN = {
     "clean": ("swap/clean", "chunk->content = CHUNK_DATA;\n    }\n}", "}\n}"),
     "bind": ("mem/vmm_bind", "unbind(binding, done);", ";"),
     "contexts": ("mem/device_contexts", "destroy_ends == ends", "destroy_ends >= ends"),
+    "once": ("base/message", "atomic_exchange(said, true)", "atomic_load(said)"),
     "visible": ("base/visible_list", "return -1; /* of several */", "break;"),
     "pointer": (
         "hooks/cu_pointer",
@@ -93,6 +96,13 @@ def test_a_mistake_is_noticed(name: str, tmp_path: Path) -> None:
     assert right in text
     file.write_text(text.replace(right, wrong))
     assert run(built(name, native, tmp_path)).returncode != 0
+
+
+def test_threads_share_no_plain_flag_of_a_function() -> None:
+    plain = re.compile(r"^ +static (bool|int|unsigned|u?int\d+_t) \w+( = [^;]*)?;", re.MULTILINE)
+    files = {file.name: file.read_text() for file in (ROOT / "native" / "shim").rglob("*.c")}
+    assert len(files) > 50
+    assert {name: plain.findall(text) for name, text in files.items() if plain.search(text)} == {}
 
 
 @pytest.mark.parametrize("wrong", ["state", "order", "twice", "drop"])

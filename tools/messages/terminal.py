@@ -20,7 +20,7 @@ from moiety.enforcement.policy import Offence
 from moiety.wire.layout import Refusal
 
 NATIVE: Final = Path(__file__).resolve().parents[2] / "native"
-CALL: Final = re.compile(r"message_print\((.*?)\);", re.DOTALL)
+CALL: Final = re.compile(r"message_(?:print|once)\((?:&\w+,\s*)?(.*?)\);", re.DOTALL)
 PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[(),?:]|[^"(),?:]+', re.DOTALL)
 CONVERSION: Final = re.compile(r"%(?:\.\*)?[a-z]+")
 CODES: Final = {each.name.lower(): each for each in Refusal}

@@ -39,7 +39,8 @@ void message_write_at_once(const char *text, size_t size)
     }
 }
 
-void message_print(const char *hint, const char *format, ...)
+static __attribute__((format(printf, 2, 0))) void print(const char *hint, const char *format,
+                                                        va_list list)
 {
     char what[512];
     char text[1024];
@@ -47,16 +48,32 @@ void message_print(const char *hint, const char *format, ...)
     if (quiet && *quiet && *quiet != '0') {
         return;
     }
-    va_list list;
-    va_start(list, format);
     vsnprintf(what, sizeof(what), format, list);
-    va_end(list);
     int n = snprintf(text, sizeof(text), "moiety: %s\n%s%s%s", what, hint ? "  try: " : "",
                      hint ? hint : "", hint ? "\n" : "");
     if (n > (int)sizeof(text) - 1) {
         n = (int)sizeof(text) - 1;
     }
     message_write_at_once(text, (size_t)n);
+}
+
+void message_print(const char *hint, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    print(hint, format, list);
+    va_end(list);
+}
+
+void message_once(atomic_bool *said, const char *hint, const char *format, ...)
+{
+    if (atomic_exchange(said, true)) {
+        return;
+    }
+    va_list list;
+    va_start(list, format);
+    print(hint, format, list);
+    va_end(list);
 }
 
 uint64_t now_ns(void)

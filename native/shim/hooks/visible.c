@@ -16,6 +16,7 @@ static _Atomic bool begun;    /* the driver has read the variable */
 static _Atomic bool replaced; /* the variable is ours for the moment */
 static char ours[sizeof(VARIABLE "=") + VISIBLE_TEXT_BYTES] = VARIABLE "=";
 static struct environment_entry entry = {.ours = ours};
+static bool watches_forks; /* under init_lock */
 
 static void restore(void)
 {
@@ -36,9 +37,8 @@ extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), voi
 
 static void watch_forks(void)
 {
-    static bool watches;
-    if (!watches) {
-        watches = true;
+    if (!watches_forks) {
+        watches_forks = true;
         __register_atfork(NULL, NULL, in_forked_child, NULL);
     }
 }

@@ -212,7 +212,7 @@ static bool is_allowed(struct device *device, uint64_t bytes)
 
 CUresult accounting_charge(struct device *device, uint64_t bytes, uint32_t flags)
 {
-    static bool told;
+    static atomic_bool said;
     if (!flags && is_allowed(device, bytes)) {
         return CUDA_SUCCESS;
     }
@@ -222,9 +222,8 @@ CUresult accounting_charge(struct device *device, uint64_t bytes, uint32_t flags
     if (request.message.header.type == MW_ALLOC_REPLY) {
         return CUDA_SUCCESS; /* the control thread counted it: accounting_admitted */
     }
-    if (request.message.refused.code != MW_REFUSAL_LIMIT && !told) {
-        told = true; /* programs try again and again */
-        message_print(NULL, "%s", request.message.refused.text);
+    if (request.message.refused.code != MW_REFUSAL_LIMIT) {
+        message_once(&said, NULL, "%s", request.message.refused.text);
     }
     return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -33,7 +33,7 @@ static bool may_wait(void)
 
 bool oom_retry_on(struct device *device, unsigned attempt)
 {
-    static bool told;
+    static atomic_bool said;
     if (attempt >= OOM_ATTEMPTS || !may_wait()) {
         return false;
     }
@@ -43,10 +43,7 @@ bool oom_retry_on(struct device *device, unsigned attempt)
     if (request.message.header.type == MW_ALLOC_REPLY) {
         return true;
     }
-    if (!told) {
-        told = true; /* programs try again and again */
-        message_print(NULL, "%s", request.message.refused.text);
-    }
+    message_once(&said, NULL, "%s", request.message.refused.text);
     return false;
 }
 
@@ -68,13 +65,11 @@ void oom_retry_done(void)
 
 static CUresult gave_up(const struct device *device)
 {
-    static atomic_bool told;
-    if (!atomic_exchange(&told, true)) { /* programs try again and again */
-        message_print("nvidia-smi lists the processes on the GPU",
-                      "GPU %u is full: the driver refused memory that moiety had admitted, because "
-                      "another process uses the GPU outside moiety",
-                      device->gpu);
-    }
+    static atomic_bool said;
+    message_once(&said, "nvidia-smi lists the processes on the GPU",
+                 "GPU %u is full: the driver refused memory that moiety had admitted, because "
+                 "another process uses the GPU outside moiety",
+                 device->gpu);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -30,13 +30,9 @@ static bool draw(uint64_t *numbers, uint32_t count)
 /* Says once that everything is copied, and why. */
 static void tell(const char *why, CUresult result)
 {
-    static bool told;
-    if (!told) {
-        message_print("nothing is lost; moving memory takes longer",
-                      "%s (error %d): memory that did not change is copied as well", why,
-                      (int)result);
-    }
-    told = true;
+    static atomic_bool said;
+    message_once(&said, "nothing is lost; moving memory takes longer",
+                 "%s (error %d): memory that did not change is copied as well", why, (int)result);
 }
 
 void content_hash_check(struct zero_scan *zero_scan, CUstream stream)
