@@ -89,6 +89,10 @@ def test_a_share_for_containers_gets_gpus_that_are_chosen_for_it(
     uuids = [gpu["uuid"] for gpu in node.json("status")["gpus"]]
     rows = {row["name"]: row["gpus"] for row in node.json("container", "ls")}
     assert rows == {"a": uuids[:2], "b": uuids[2:]}
+    assert node.cli("container", "spec", "--name", "all", "--output", str(tmp_path)).returncode == 0
+    title, *lines = node.cli("container", "ls").stdout.splitlines()
+    assert title.split()[:3] == ["NAME", "GPU", "SHARE"]
+    assert [line.split()[:2] for line in lines] == [["a", "0,1"], ["all", "any"], ["b", "2,3"]]
     full = node.cli(
         "container", "spec", "--name", "c", "--gpu", "0.6", "--gpus", "1", "--output", "-"
     )

@@ -179,7 +179,11 @@ def _explain(name: str, file: Path, found: cdi.Edits) -> None:
 @container.command(name="ls")
 @output_option
 def list_shares(output: str) -> None:
-    """List the shares that containers can have, and who has them."""
+    """List the shares that containers can have, and who has them.
+
+    GPU has the GPUs on which a share counts: the agent chose them for --gpus, --gpu-index or
+    --gpu-model. A GPU that is no longer here has its UUID there.
+    """
     try:
         with call(find()) as agent:
             rows = agent.ask(protocol.Containers(), protocol.ContainerRows).rows
@@ -195,6 +199,7 @@ def list_shares(output: str) -> None:
     cells = [
         [
             row.name,
+            _gpus_of(row),
             row.share.of_time,
             _limit_of(row.share),
             str(len(row.pids)),
@@ -203,7 +208,12 @@ def list_shares(output: str) -> None:
         ]
         for row in rows
     ]
-    click.echo(table(["NAME", "SHARE", "LIMIT", "PROCESSES", "CONTAINERS", "SPEC"], cells))
+    click.echo(table(["NAME", "GPU", "SHARE", "LIMIT", "PROCESSES", "CONTAINERS", "SPEC"], cells))
+
+
+def _gpus_of(row: ContainerRow) -> str:
+    numbers = {card.uuid: str(card.gpu) for card in row.cards}
+    return ",".join(numbers.get(uuid, uuid) for uuid in row.gpus) or "any"
 
 
 def _limit_of(share: Share) -> str:

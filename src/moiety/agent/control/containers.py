@@ -159,6 +159,7 @@ class ContainerShares:
 
     def _row(self, workload: RunningWorkload) -> ContainerRow:
         clients = [self.clients[n] for n in workload.clients if n in self.clients]
+        gpus, cards = workload.record.gpus, self.shares.cards
         inside = {container_files.container_of(client.pid) for client in clients}
         return ContainerRow(
             name=workload.record.container,
@@ -168,9 +169,10 @@ class ContainerShares:
             folder=str(workload.folder),
             pids=sorted(client.pid for client in clients),
             containers=sorted(inside - {""}),
-            gpus=workload.record.gpus,
+            gpus=gpus,
             pods=workload.record.pods,
             labels=workload.record.labels,
+            cards=cards.names(cards.indices(gpus)) if gpus else [],
         )
 
     def _must_own(self, workload: RunningWorkload, peer: processes.Peer) -> None:

@@ -12,7 +12,7 @@ from moiety.model import errors
 ASKED: Final[dict[type[protocol.ControlRequest], str]] = {
     protocol.CreateWorkload: "moiety run",
     protocol.CreateContainer: "moiety container spec",
-    protocol.RemoveContainer: "moiety container remove",
+    protocol.RemoveContainer: "moiety container rm",
     protocol.SetShare: "moiety set",
     protocol.SetAgent: "moiety set --agent",
     protocol.DrainGpus: "moiety gpu drain",

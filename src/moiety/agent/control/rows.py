@@ -8,6 +8,14 @@ from moiety.devices.telemetry import Telemetry
 from moiety.model.share import NOTHING_ASKED, Share
 
 
+class CardName(msgspec.Struct, frozen=True):
+    """One of the GPUs that were chosen for a workload."""
+
+    gpu: int
+    uuid: str
+    name: str
+
+
 class ContainerRow(msgspec.Struct, frozen=True):
     """One share for containers in `moiety container ls`."""
 
@@ -22,17 +30,12 @@ class ContainerRow(msgspec.Struct, frozen=True):
     containers: list[str] = []
     """Short ids of the containers in which they run."""
     gpus: list[str] = []
+    """The UUIDs of the only GPUs that its processes may use; empty: all."""
     pods: list[str] = []
     labels: dict[str, str] = {}
     """The labels of CreateContainer."""
-
-
-class CardName(msgspec.Struct, frozen=True):
-    """One of the GPUs that were chosen for a workload."""
-
-    gpu: int
-    uuid: str
-    name: str
+    cards: list[CardName] = []
+    """Those of `gpus` that this agent has now."""
 
 
 class GpuUser(msgspec.Struct, frozen=True):
