@@ -106,6 +106,7 @@ def start(foreground: bool, system: bool, output: str, **given: str | None) -> N
 def unit(user: str | None, **given: str | None) -> None:
     """Print a systemd unit for an agent that serves all users of this machine."""
     from moiety.agent.system.systemd_unit import unit as text_of
+    from moiety.agent.system.users import is_listed
 
     arguments = [
         part for flag in FLAGS if (text := given[flag.field]) for part in (str(flag.flag), text)
@@ -121,19 +122,9 @@ def unit(user: str | None, **given: str | None) -> None:
         text = text_of(arguments, user=user, environment=environment)
     except ValueError as error:
         raise errors.BadArgument(f"--user: {error}", "one that `getent passwd` lists") from None
-    if user is not None and not _is_there(user):
+    if user is not None and not is_listed(user):
         click.echo(f"moiety: there is no user {user} here yet: useradd --system {user}", err=True)
     click.echo(text, nl=False)
-
-
-def _is_there(user: str) -> bool:
-    import pwd
-
-    try:
-        pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
-    except (KeyError, OverflowError):
-        return False
-    return True
 
 
 @agent.command()

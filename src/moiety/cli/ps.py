@@ -27,7 +27,7 @@ from moiety.cli.output import (
 from moiety.cli.oversized import hints
 from moiety.cli.selection import ORDERS, of_user, ordered
 from moiety.cli.status import queue_lines
-from moiety.model.errors import NoAgent
+from moiety.model.errors import NoAgent, UserUnknown
 from moiety.model.format import plain
 
 
@@ -170,6 +170,8 @@ def ps(
     """
     while (found := _ask(is_all=is_all)) is not None:
         rows = of_user(found.rows, user)
+        if user is not None and not rows:
+            _must_be_known(user)
         if idle is not None:
             rows = sorted((r for r in rows if r.idle_s >= idle), key=lambda row: -row.idle_s)
         rows = ordered(rows, order)
@@ -193,6 +195,14 @@ def ps(
             emit([], output)
         else:
             click.echo(NO_AGENT)
+
+
+def _must_be_known(user: str) -> None:
+    """Raise UserUnknown for a name that the system's tables do not have either."""
+    from moiety.agent.system.users import is_listed
+
+    if not (user.isdecimal() or is_listed(user)):
+        raise UserUnknown(user)
 
 
 def _ask(*, is_all: bool) -> protocol.Processes | None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
-from moiety.agent.system.users import AGAIN_S, KEPT, THREADS, User, Users, ask_tables, beside
+from moiety.agent.system.users import AGAIN_S, KEPT, THREADS, User, Users, ask_tables, beside, is_listed
 from moiety.config.files import Kind, read
 from moiety.config.load import load
 from moiety.model.errors import NotAllowed, UserLimit
@@ -176,3 +176,17 @@ def test_what_takes_long_is_run_beside() -> None:
     assert beside(lambda: 7).result(LONG_S) == 7
     with pytest.raises(ValueError, match="no"):
         beside(fails).result(LONG_S)
+
+
+def test_a_command_finds_out_whether_a_user_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = Directory()
+    assert [is_listed(name) for name in ("root", "0", "no-such-user", "9" * 30, "")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    monkeypatch.setattr("pwd.getpwnam", lambda _: directory.let.wait())
+    assert is_listed("alice", 0.0), "a directory service that does not answer denies no user"
+    directory.let.set()

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from moiety.agent.control.protocol import Processes
 from moiety.cli import ps as module
+from moiety.model.errors import UserUnknown
 from tests.unit.top.test_rows import row
 
 ROWS = [row(1, user="ann", uid=7, gpu=0), row(1, user="ann", uid=7, gpu=1), row(2, user="bob")]
@@ -32,7 +33,18 @@ def test_quiet_tells_each_tenant_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, "-q") == "1\n2\n"
     assert shown(monkeypatch, "-q", "--user", "bob") == "2\n"
     assert shown(monkeypatch, "-q", "--sort", "pid") == "1\n2\n"
-    assert shown(monkeypatch, "-q", "--user", "nobody") == ""
+    assert shown(monkeypatch, "-q", "--user", "root") == ""
+    assert shown(monkeypatch, "-q", "--user", "4242") == ""
+
+
+def test_a_user_that_is_nowhere_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ask", lambda **_: Processes(ROWS))
+    for arguments in (["-q"], ["-o", "json"], ["-w"], []):
+        done = CliRunner().invoke(module.ps, [*arguments, "--user", "no-such-user"])
+        assert isinstance(done.exception, UserUnknown), arguments
+        assert done.exception.exit_code == 66
+        assert "no-such-user" in done.exception.what
+        assert "moiety ps -a" in done.exception.hint
 
 
 def test_who_is_no_tenant_has_no_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,7 @@ EXAMPLES = [
     errors.BadRequest("no such thing"),
     errors.BadAgentDirectory("/run/moiety", "it is a file"),
     errors.WorkloadUnknown("w7"),
+    errors.UserUnknown("zoe"),
     errors.WorkloadAmbiguous("train", [3, 7]),
     errors.StillRunning("chat (pid 3)", "2 h"),
     errors.ContainerShareInUse("train", [12, 13]),

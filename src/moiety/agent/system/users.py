@@ -195,6 +195,22 @@ def beside(call: Callable[[], T]) -> Future[T]:
     return answer
 
 
+def is_listed(user: str, wait_s: float = WAIT_S) -> bool:
+    """Whether the tables have a user of this name or number; True if they do not answer in time."""
+
+    def ask() -> bool:
+        try:
+            pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+        except (KeyError, OverflowError, ValueError):
+            return False
+        return True
+
+    try:
+        return beside(ask).result(wait_s)
+    except TimeoutError:
+        return True
+
+
 USERS: Final = Users()
 """The users of this process."""
 

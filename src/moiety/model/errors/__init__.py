@@ -48,6 +48,7 @@
     │   ├── BadRequest                           76
     │   ├── BadAgentDirectory                    73
     │   ├── WorkloadUnknown                      66
+    │   ├── UserUnknown                          66
     │   ├── WorkloadAmbiguous                    64   several have that name
     │   ├── StillRunning                         75   `moiety wait --timeout` has passed
     │   ├── NotAllowed                           77   it takes an administrator, or its owner
@@ -103,6 +104,7 @@ from moiety.model.errors.agents import (
     NotAllowed,
     StillRunning,
     TooMany,
+    UserUnknown,
     WorkloadAmbiguous,
     WorkloadUnknown,
 )
@@ -245,6 +247,7 @@ __all__ = [
     "TraceInvalid",
     "TraceMissing",
     "UserLimit",
+    "UserUnknown",
     "WorkloadAmbiguous",
     "WorkloadUnknown",
     "WrongArchitecture",

@@ -130,6 +130,18 @@ class WorkloadUnknown(AgentError):
         )
 
 
+class UserUnknown(AgentError):
+    """No user of this machine has this name, and no program on its GPUs is of such a user."""
+
+    exit_code = ExitCode.NO_INPUT
+
+    def __init__(self, user: str) -> None:
+        super().__init__(
+            f"no user is called {user!r}",
+            "a name or number in the column USER of `moiety ps -a`, or one that `id NAME` knows",
+        )
+
+
 class WorkloadAmbiguous(AgentError):
     """Several programs have the name that was given."""
 
