@@ -11,7 +11,16 @@ from typing import ClassVar
 import pytest
 
 from moiety.agent.control.limits import LimitEnforcer, LimitRules
-from moiety.agent.system.users import AGAIN_S, KEPT, THREADS, User, Users, ask_tables, beside, is_listed
+from moiety.agent.system.users import (
+    AGAIN_S,
+    KEPT,
+    THREADS,
+    User,
+    Users,
+    ask_tables,
+    beside,
+    is_listed,
+)
 from moiety.config.files import Kind, read
 from moiety.config.load import load
 from moiety.model.errors import NotAllowed, UserLimit

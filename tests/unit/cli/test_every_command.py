@@ -12,7 +12,7 @@ import click
 import pytest
 
 from moiety.agent import process
-from moiety.agent.control import client
+from moiety.agent.control import client, refusals
 from moiety.agent.control.options import FLAGS
 from moiety.cli import agent as agent_command
 from moiety.cli import container, jupyter, kube
@@ -44,6 +44,14 @@ def test_every_command_that_prints_something_prints_json() -> None:
         assert isinstance(choices, click.Choice), words
         assert "json" in choices.choices, words
         assert found[0].default in ("table", "text"), words
+
+
+def test_events_of_refusals_name_commands_that_there_are() -> None:
+    for named in refusals.ASKED.values():
+        moiety, *words = named.split()
+        while words and words[-1].startswith("-"):
+            assert words.pop() in KNOWN, named
+        assert (moiety, tuple(words) in EVERY) == ("moiety", True), named
 
 
 def test_commands_below_others_show_examples_too() -> None:
