@@ -36,7 +36,9 @@ struct mw_counters {
     uint64_t unknown_calls; /* calls of entry points that the shim does not know */
     uint64_t closed_passes; /* launches seen after a revoke was answered: always 0 */
     uint64_t zero_bytes;    /* left the GPU without being copied: they were zeros */
-    uint64_t reserved[6];
+    uint64_t host_bytes;   /* in host memory now, of all GPUs, without copies of what is resident */
+    uint64_t host_counted; /* 1: the client counts host_bytes; older clients leave it 0 */
+    uint64_t reserved[4];
     struct mw_slot slots[MW_SLOTS_MAX];
 };
 

@@ -77,6 +77,20 @@ def test_four_that_ask_for_most_and_write_little_take_turns(node: Node, start: S
     start("refused")  # it would be more than 2.2 times GPU and arena
 
 
+def test_zeros_that_left_the_gpu_take_no_host_memory(node: Node, start: Start) -> None:
+    node.start_agent(*FACTOR, *ARENA)
+    one, two = start(), start()
+    turn(one, 6)
+    turn(two, 4)
+    rows = {row["pid"]: row for row in node.json("ps")}
+    left = rows[one.pid]["allocated_bytes"] - rows[one.pid]["resident_bytes"]
+    assert left > 20 << 20, "the other needs the room"
+    assert 0 <= rows[one.pid]["host_bytes"] <= 8 << 20
+    assert rows[two.pid]["host_bytes"] == 0
+    assert "ON-HOST" in node.cli("ps", "-o", "wide").stdout
+    turn(one)
+
+
 def test_everybody_writes_everything_and_no_byte_is_lost(node: Node, start: Start) -> None:
     node.start_agent(*FACTOR, *ARENA)
     one, two = start(), start()

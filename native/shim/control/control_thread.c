@@ -34,6 +34,7 @@
 #include "shim/mem/device.h"
 #include "shim/mem/device_contexts.h"
 #include "shim/swap/clean.h"
+#include "shim/swap/host_arena.h"
 #include "shim/swap/host_segments.h"
 #include "shim/swap/swap.h"
 
@@ -343,6 +344,8 @@ CUresult control_begin(void)
         return CUDA_ERROR_SYSTEM_NOT_READY;
     }
     session.counters->unknown_calls = unknown_calls_count();
+    host_arena_publish(&session.counters->host_bytes);
+    session.counters->host_counted = 1;
     client_report_begin(session.counters);
     unknown_calls_tell();
     return CUDA_SUCCESS;

@@ -27,6 +27,26 @@ enum unit {
 static struct lock lock = LOCK_INIT(LOCK_HOST_ARENA); /* a leaf: nothing is called with it held */
 static struct piece *pieces;
 static uint64_t total;
+static uint64_t needed;     /* bytes of units that are UNIT_NEEDED */
+static uint64_t *published; /* where others read it; NULL: nowhere */
+
+/* With the lock: the units become `to`, and `needed` says so. */
+static void set_units(unsigned char *units, uint64_t count, enum unit to)
+{
+    needed += to == UNIT_NEEDED ? count * UNIT : 0;
+    needed -= *units == UNIT_NEEDED ? count * UNIT : 0;
+    memset(units, to, count);
+    if (published) {
+        __atomic_store_n(published, needed, __ATOMIC_RELAXED);
+    }
+}
+
+void host_arena_publish(uint64_t *at)
+{
+    LOCK_SCOPE(&lock);
+    published = at;
+    __atomic_store_n(published, needed, __ATOMIC_RELAXED);
+}
 
 int host_arena_add(void *base, uint64_t bytes, uint64_t segment)
 {
@@ -100,7 +120,7 @@ static void *take_from(struct piece *piece, uint64_t units)
     if (!run) {
         return NULL;
     }
-    memset(run, UNIT_NEEDED, units);
+    set_units(run, units, UNIT_NEEDED);
     piece->free_units -= units;
     return piece->base + (uint64_t)(run - piece->taken) * UNIT;
 }
@@ -138,7 +158,7 @@ void host_arena_give_back(void *at, uint64_t bytes)
     LOCK_SCOPE(&lock);
     unsigned char *taken = unit_at(at, &piece);
     if (taken) {
-        memset(taken, UNIT_FREE, units);
+        set_units(taken, units, UNIT_FREE);
         piece->free_units += units;
     }
 }
@@ -149,7 +169,7 @@ void host_arena_set_spare(void *at, uint64_t bytes, bool spare)
     LOCK_SCOPE(&lock);
     unsigned char *taken = unit_at(at, &piece);
     if (taken) {
-        memset(taken, spare ? UNIT_SPARE : UNIT_NEEDED, (bytes + UNIT - 1) / UNIT);
+        set_units(taken, (bytes + UNIT - 1) / UNIT, spare ? UNIT_SPARE : UNIT_NEEDED);
     }
 }
 
@@ -193,6 +213,7 @@ uint64_t host_arena_bytes(void) { return total; }
 void host_arena_after_fork(void)
 {
     pieces = NULL; /* MADV_DONTFORK: nothing of it is mapped here */
-    total = 0;
+    total = needed = 0;
+    published = NULL;
     lock_after_fork(&lock);
 }

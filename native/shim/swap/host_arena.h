@@ -10,6 +10,8 @@ void *host_arena_take(uint64_t bytes);
 void host_arena_give_back(void *at, uint64_t bytes);
 /* Bytes of host memory that the arena has, used or not. */
 uint64_t host_arena_bytes(void);
+/* From now on *at says how many bytes are taken and not spare. */
+void host_arena_publish(uint64_t *at);
 /* Adds memory that is registered already, a part of the agent's segment with this number. */
 int host_arena_add(void *base, uint64_t bytes, uint64_t segment);
 /* True if memory of a segment is in use. */

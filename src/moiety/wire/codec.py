@@ -80,6 +80,8 @@ class Counters(msgspec.Struct, frozen=True):
     unknown_calls: int = 0
     closed_passes: int = 0
     zero_bytes: int = 0
+    host_bytes: int = 0
+    host_counted: int = 0
 
 
 _WORK: Final = struct.Struct("<8xQ8xQ8xQ")
@@ -98,7 +100,7 @@ def decode_work(page: bytes) -> tuple[int, int, int]:
 
 
 _COUNTERS: Final = packer("mw_counters")
-_COUNTERS_HEAD: Final = struct.Struct("<10Q")
+_COUNTERS_HEAD: Final = struct.Struct("<12Q")
 
 
 def decode_counters(page: bytes) -> Counters:

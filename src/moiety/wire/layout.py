@@ -385,7 +385,9 @@ LAYOUTS: Final[dict[str, Layout]] = {
         ("unknown_calls", "Q"),
         ("closed_passes", "Q"),
         ("zero_bytes", "Q"),
-        ("reserved", "48x"),
+        ("host_bytes", "Q"),
+        ("host_counted", "Q"),
+        ("reserved", "32x"),
         ("slots", "65536x"),
     ),
 }

@@ -107,6 +107,29 @@ static void test_a_copy_that_is_given_back_makes_its_chunk_data(void)
     free(base);
 }
 
+static void test_what_is_needed_of_the_arena_is_published(void)
+{
+    uint64_t needed_bytes = 1;
+    void *base = arena(16, 1);
+    void *taken = host_arena_take(4 * MIB);
+    host_arena_publish(&needed_bytes);
+    CHECK(needed_bytes == 4 * MIB);
+    struct extent *extent = with_copy(6);
+    CHECK(needed_bytes == 4 * MIB); /* the copy of what is resident is spare */
+    host_arena_set_spare(extent->chunks[0].host, 6 * MIB, true);
+    CHECK(needed_bytes == 4 * MIB); /* it was spare */
+    clean_use_copy(&extent->chunks[0]);
+    CHECK(needed_bytes == 10 * MIB);
+    host_arena_give_back(taken, 4 * MIB);
+    CHECK(needed_bytes == 6 * MIB);
+    host_arena_set_spare(extent->chunks[0].host, 6 * MIB, true);
+    CHECK(needed_bytes == 0);
+    end(extent);
+    CHECK(needed_bytes == 0);
+    CHECK(host_arena_remove(1));
+    free(base);
+}
+
 static void test_no_copy_is_given_up_in_vain(void)
 {
     void *base = arena(8, 1);
@@ -244,6 +267,7 @@ int main(void)
     test_the_hash_says_whether_the_copy_is_true();
     test_memory_is_hashed_where_reading_it_costs_little_beside_a_copy();
     test_a_copy_that_is_given_back_makes_its_chunk_data();
+    test_what_is_needed_of_the_arena_is_published();
     test_no_copy_is_given_up_in_vain();
     test_a_segment_with_only_spare_copies_can_be_emptied();
     test_a_chunk_that_stays_after_all_has_a_spare_copy();

@@ -63,6 +63,7 @@ def process(tenant: int, gpu: int | None, program: str = "train.py") -> ProcessR
         received=0.4,
         received_s=12.5,
         evicted_bytes=1 << 40,
+        host_bytes=2,
     )
 
 
@@ -80,7 +81,7 @@ def test_what_left_the_gpus_is_summed_by_user() -> None:
         msgspec.structs.replace(process(tenant, gpu), user=user)
         for tenant, gpu, user in ((3, 0, "ann"), (3, 1, "ann"), (4, 0, "bob"), (5, None, "bob"))
     ]
-    rows[3] = msgspec.structs.replace(rows[3], allocated_bytes=0, resident_bytes=0)
+    rows[3] = msgspec.structs.replace(rows[3], allocated_bytes=0, resident_bytes=0, host_bytes=0)
     told = {labels["user"]: size for labels, size in samples(*rows)["moiety_arena_user_bytes"]}
     assert told == {"ann": 4, "bob": 2}
 

@@ -32,6 +32,7 @@ from moiety.arbiter.snapshots import TenantView
 from moiety.config.values import Visible
 from moiety.devices.interface import Devices, Usage
 from moiety.devices.telemetry import Telemetry, reasons_of
+from moiety.wire.codec import Counters
 
 SENSORS_S: Final = 2.0
 """Seconds that a command waits for a reading of the sensors."""
@@ -193,6 +194,7 @@ class Reports:
         origin = monitor.who(client.pid) if monitor else None
         rows = []
         gpus: list[int | None] = [*sorted(view.gpus)] or [None]
+        on_host = host_bytes(view, counters)
         for gpu in gpus:
             on = view.gpus[gpu] if gpu is not None else None
             rows.append(
@@ -227,6 +229,7 @@ class Reports:
                     evicted_bytes=counters.evicted_bytes,
                     restored_bytes=counters.restored_bytes,
                     zero_bytes=counters.zero_bytes,
+                    host_bytes=on_host.get(gpu, 0) if gpu is not None else 0,
                     managed_bytes=on.managed_bytes if on else 0,
                     oversubscribed_bytes=on.oversubscribed_bytes if on else 0,
                     pinned_bytes=on.pinned_bytes if on else 0,
@@ -242,6 +245,22 @@ class Reports:
                 )
             )
         return rows
+
+
+def host_bytes(view: TenantView, counters: Counters) -> dict[int, int]:
+    """By GPU: the bytes of a process that are in host memory.
+
+    Evicted bytes that are zeros need none. The process counts what it has on the host for all its
+    GPUs together; of several GPUs, each has a part in proportion to what was evicted from it.
+    Evicted managed bytes are all counted, because the driver does not say where they are.
+    """
+    away = {gpu: max(0, on.allocated_bytes - on.resident_bytes) for gpu, on in view.gpus.items()}
+    paged = {gpu: min(away[gpu], on.managed_bytes) for gpu, on in view.gpus.items()}
+    evicted = sum(away.values()) - sum(paged.values())
+    stored = min(evicted, counters.host_bytes) if counters.host_counted else evicted
+    return {
+        gpu: paged[gpu] + (away[gpu] - paged[gpu]) * stored // max(1, evicted) for gpu in view.gpus
+    }
 
 
 def _end(future: asyncio.Future[None]) -> None:

@@ -165,11 +165,8 @@ class ProcessRow(msgspec.Struct, frozen=True):
     pod: str = ""
     labels: dict[str, str] = {}
     """Labels of its share: namespace, pod, container."""
-
-    @property
-    def host_bytes(self) -> int:
-        """Allocated bytes that are in host memory now."""
-        return max(0, self.allocated_bytes - self.resident_bytes)
+    host_bytes: int = 0
+    """What of its evicted bytes is in host memory now: zeros are not."""
 
 
 class WaiterRow(msgspec.Struct, frozen=True):
