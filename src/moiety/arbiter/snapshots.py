@@ -48,9 +48,9 @@ class TenantView:
     """Whether it waits for the answer to a request."""
     share: Share = NOTHING_ASKED
     received: float = 0.0
-    """The part of the GPU's time that it had over the last seconds, its hand-offs included."""
+    """The part of the GPU's time that its work had over the last seconds, without hand-offs."""
     received_s: float = 0.0
-    """The same in its whole life, in GPU-seconds."""
+    """The GPU-seconds that it had in its whole life, its hand-offs included."""
     handoffs_s: float = 0.0
     evicted_bytes: int = 0
     lag_s: float = 0.0
@@ -148,7 +148,7 @@ def _awaited(ledger: Ledger, tenant: Tenant) -> str:
 def _received(tenant: Tenant, now_s: float) -> float:
     """The part of a GPU that a tenant received lately, or in its whole life if that is shorter."""
     lived_s = now_s - tenant.usage.joined_s
-    return tenant.usage.recent / -math.expm1(-lived_s / RECENT_S) if lived_s > 0 else 0.0
+    return tenant.usage.worked / -math.expm1(-lived_s / RECENT_S) if lived_s > 0 else 0.0
 
 
 def view_gpu(ledger: Ledger, gpu: int) -> GpuView:

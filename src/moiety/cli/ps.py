@@ -156,15 +156,17 @@ def ps(
 ) -> None:
     """List the programs that share the GPUs.
 
-    RECEIVED is the part of the GPU's time over the last seconds, hand-offs included; EVICTED what
-    was moved out since the program started, and WAITED how long its threads stood still for a turn.
-    A terminal that is too narrow shows less of it.
+    RECEIVED is the part of the GPU's time that the program's work had over the last seconds;
+    EVICTED what was moved out since the program started, and WAITED how long its threads stood
+    still for a turn. Where programs take turns, hand-offs are in no program's RECEIVED, so all
+    together have less than 100 %. A terminal that is too narrow shows less of it.
 
     With -a, a program is "starting" until it has its first GPU, and "off-gpu" while none of its
     processes uses one; "outside" is a program that uses a GPU without moiety, with the memory that
     NVML reports.
 
-    With -o wide, PEAK is the most that was on the GPU at one time, and COST how long others waited
+    With -o wide, GPU-TIME is what it had in its whole life, with the hand-offs that it caused
+    (HANDING-OFF); PEAK is the most that was on the GPU at one time, and COST how long others waited
     within the last minute because it gave way late; programs that never used half of what they ask
     for are named.
     """

@@ -36,6 +36,22 @@ def test_a_small_promise_pays_no_more_for_handoffs_than_a_large_one(
     assert card(*(Share(gpu=part) for part in asked)).of_all(6000) == pytest.approx(asked, abs=0.01)
 
 
+def test_what_is_shown_as_received_is_what_the_work_had() -> None:
+    asked = 0.2, 0.3, 0.5
+    found = card(*(Share(gpu=part) for part in asked))
+    before, looks, shown = dict(found.used_s), 1000, [0.0, 0.0, 0.0]
+    began_s = found.now_s
+    for _ in range(looks):
+        found.run(2.0)
+        for number, view in enumerate(found.arbiter.tenants()):
+            shown[number] += view.received / looks
+    lasted_s = found.now_s - began_s
+    worked = [(found.used_s[number] - before[number]) / lasted_s for number in sorted(before)]
+    assert shown == pytest.approx(worked, abs=0.01)
+    assert sum(worked) < 0.95, "hand-offs take some of the time"
+    assert [part / sum(shown) for part in shown] == pytest.approx(asked, abs=0.01)
+
+
 def test_slow_handoffs_are_charged_to_who_causes_them() -> None:
     halves = Share(gpu=0.5), Share(gpu=0.5)
     equal, slow = card(*halves).parts(3000), card(*halves, late_s=20.0).parts(3000)

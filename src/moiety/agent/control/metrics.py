@@ -79,7 +79,7 @@ METRICS: Final = {
     "moiety_process_resident_bytes": Metric(GAUGE, ON_GPU, "What of it is on the GPU."),
     "moiety_process_limit_bytes": Metric(GAUGE, ON_GPU, "The most that it may allocate."),
     "moiety_process_gpu_ratio": Metric(
-        GAUGE, PROGRAM, "Part of the GPU's time over the last seconds, hand-offs included."
+        GAUGE, PROGRAM, "Part of the GPU's time over the last seconds, without hand-offs."
     ),
     "moiety_process_gpu_request_ratio": Metric(GAUGE, PROGRAM, "Part that it is guaranteed."),
     "moiety_process_gpu_limit_ratio": Metric(GAUGE, PROGRAM, "Part that it may have at most."),

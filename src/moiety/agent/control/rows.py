@@ -122,9 +122,9 @@ class ProcessRow(msgspec.Struct, frozen=True):
     """The share of its workload."""
     priority: str = "normal"
     received: float = 0.0
-    """Part of the GPU's time over the last seconds, including the hand-offs that it caused."""
+    """Part of the GPU's time that its work had over the last seconds, without hand-offs."""
     received_s: float = 0.0
-    """The same in its whole life, in GPU-seconds."""
+    """GPU-seconds that it had in its whole life, including the hand-offs that it caused."""
     handoffs_s: float = 0.0
     gang: str = ""
     """The gang with which it holds GPUs; empty: none."""

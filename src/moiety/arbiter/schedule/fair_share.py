@@ -83,9 +83,10 @@ class FairShare:
             self.class_budgets.advance(elapsed_s, self._owed_most_s)
         kept = math.exp(-elapsed_s / RECENT_S)
         for tenant in self._ledger.tenants.values():
-            rate = tenant.usage.rate
-            tenant.usage.recent = rate + (tenant.usage.recent - rate) * kept
-            tenant.usage.received_s += rate * elapsed_s
+            usage, rate, work = tenant.usage, tenant.usage.rate, tenant.usage.limited_rate
+            usage.recent = rate + (usage.recent - rate) * kept
+            usage.worked = work + (usage.worked - work) * kept
+            usage.received_s += rate * elapsed_s
             if tenant.share.gpu_limit < 1:
                 time_limits.charge(self._quantum, tenant, elapsed_s)
 

@@ -39,6 +39,8 @@ class TenantUsage:
     received_s: float = 0.0
     recent: float = 0.0
     """The part of the GPU that it received lately, not corrected for a short life."""
+    worked: float = 0.0
+    """The same without restores: the part of the GPU that its work could use."""
     budget_s: float = 0.0
     """GPU time that it may use at once, if it has a limit."""
     paused: bool = False
