@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Input, Static
 
 from moiety.agent.control.protocol import NodeStatus
-from moiety.agent.control.rows import ProcessRow
+from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.model.errors import MoietyError
 from moiety.top.history import drawn
 from moiety.top.rows import (
     AMOUNTS,
+    BAR_MIN,
     FREE,
     ORDERS,
     TITLES,
     bar,
     columns,
+    gpu_name,
     gpu_words,
     matching,
     ordered,
@@ -32,10 +35,10 @@ from moiety.top.rows import (
 from moiety.top.sample import Look, Rates
 
 COLOURS: Final = ("dark_orange", "dodger_blue2", "green3", "gold1", "orchid", "cyan3", "red3")
+FRAME: Final = 4
+"""Cells of a GPU's line that are empty: at both ends of the line, and two behind the bar."""
 NEWS_S: Final = 10.0
 """How long the screen shows that the agent was started again."""
-NAME_WIDTH: Final = 28
-WORDS_WIDTH: Final = 44
 
 
 class Top(App[None]):
@@ -46,8 +49,9 @@ class Top(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #agent { height: 1; padding: 0 1; background: $panel; }
-    #gpus { height: auto; max-height: 50%; padding: 1 1; }
+    #agent { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; }
+    #cards { height: auto; max-height: 50%; padding: 1 1; }
+    #gpus { height: auto; text-wrap: nowrap; }
     #tenants { height: 1fr; }
     #filter { display: none; }
     #question { display: none; height: 1; padding: 0 1; background: $warning; color: $text; }
@@ -96,7 +100,7 @@ class Top(App[None]):
     def compose(self) -> ComposeResult:
         """The parts of the screen, from above."""
         yield Static("asking the agent", id="agent")
-        yield Static(id="gpus")
+        yield VerticalScroll(Static(id="gpus"), id="cards")
         table: DataTable[Text] = DataTable(id="tenants", cursor_type="row", zebra_stripes=True)
         yield table
         yield Static(id="question", markup=False)
@@ -206,12 +210,11 @@ class Top(App[None]):
         if now is None or not self.is_running:
             return
         self.query_one("#agent", Static).update(self._head(now))
-        width = max(10, self.size.width - NAME_WIDTH - WORDS_WIDTH - 4)
         lines = []
-        for index in range(len(self._gpus(now))):
-            lines.append(self._gpu_line(now, index, width))
-            if self.shows_history and now.status:
-                lines += [Text(line, no_wrap=True) for line in drawn(now.status.gpus[index])]
+        for line, gpu in zip(self._gpu_lines(now), self._gpus(now), strict=True):
+            lines.append(line)
+            if self.shows_history:
+                lines += [Text(text, no_wrap=True) for text in drawn(gpu)]
         self.query_one("#gpus", Static).update(Text("\n").join(lines))
         table = self.query_one("#tenants", DataTable)
         at, cursor = table.scroll_offset, table.cursor_row
@@ -232,8 +235,8 @@ class Top(App[None]):
         table.move_cursor(row=cursor, animate=False, scroll=False)
         table.scroll_to(at.x, at.y, animate=False)
 
-    def _gpus(self, now: Look) -> list[int]:
-        return [gpu.gpu for gpu in now.status.gpus] if now.status else []
+    def _gpus(self, now: Look) -> list[GpuRow]:
+        return now.status.gpus if now.status else []
 
     def _head(self, now: Look) -> Text:
         marks = [f"by {self.order}"] + ["paused"] * self.paused
@@ -245,12 +248,19 @@ class Top(App[None]):
             marks.append(f"the agent was started again (pid {now.status.pid})")
         return Text(f"{', '.join(marks)}  |  {self._headline(now.status)}", no_wrap=True)
 
-    def _gpu_line(self, now: Look, index: int, width: int) -> Text:
-        assert now.status
-        gpu = now.status.gpus[index]
-        parts = bar(gpu, now.rows, width)
-        name = f"GPU {gpu.gpu} {gpu.name}"[: NAME_WIDTH - 1].ljust(NAME_WIDTH)
-        line = Text(name, no_wrap=True)
+    def _gpu_lines(self, now: Look) -> list[Text]:
+        """One line for each GPU; the longest words decide how much is left for the bars."""
+        gpus = self._gpus(now)
+        names = [gpu_name(gpu, self.size.width) for gpu in gpus]
+        room = self.size.width - FRAME - max(map(len, names), default=0)
+        words = [gpu_words(gpu, room - BAR_MIN) for gpu in gpus]
+        width = max(BAR_MIN, room - max(map(len, words), default=0))
+        return [
+            self._gpu_line(Text(name, no_wrap=True), bar(gpu, now.rows, width), text)
+            for name, gpu, text in zip(names, gpus, words, strict=True)
+        ]
+
+    def _gpu_line(self, line: Text, parts: Sequence[tuple[int, int]], words: str) -> Text:
         if os.environ.get("NO_COLOR"):
             line.append(plain_bar(parts))
         else:
@@ -260,7 +270,7 @@ class Top(App[None]):
                 else:
                     label = str(tenant)[:size].ljust(size)
                     line.append(label, style=f"black on {self._colour(tenant)}")
-        return line.append(f"  {gpu_words(gpu)}")
+        return line.append(f"  {words}")
 
     def _colour(self, tenant: int) -> str:
         return COLOURS[tenant % len(COLOURS)]

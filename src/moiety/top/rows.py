@@ -29,6 +29,9 @@ TITLES: Final = (
 NARROW: Final = ("TENANT", "PROGRAM", "USER", "GPU", "STATE", "SHARE", "RECEIVED", "RESIDENT")
 """The columns of a screen that is narrower than `WIDE_MIN`."""
 WIDE_MIN: Final = 120
+NAME_WIDTH: Final = 28
+NARROW_NAME_WIDTH: Final = 22
+BAR_MIN: Final = 10
 NARROW_WIDTHS: Final = {"PROGRAM": 14, "USER": 8, "STATE": 9, "SHARE": 6}
 """The most letters of a cell on a narrow screen."""
 AMOUNTS: Final = frozenset(
@@ -67,15 +70,32 @@ def plain_bar(cells: Sequence[tuple[int, int]]) -> str:
     return "".join(("." if tenant == FREE else str(tenant % 10)) * size for tenant, size in cells)
 
 
-def gpu_words(gpu: GpuRow) -> str:
-    """The text behind a GPU's bar."""
-    busy = "" if gpu.utilisation is None else f", {gpu.utilisation:.0%} busy"
-    waiting = f", {len(gpu.waiting)} waiting" if gpu.waiting else ""
+def gpu_words(gpu: GpuRow, width: int | None = None) -> str:
+    """The text behind a GPU's bar; with a width, without what matters least and does not fit."""
     resident, capacity = format_bytes(gpu.resident_bytes), format_bytes(gpu.capacity_bytes)
-    heat = "" if gpu.sensors.temperature_c is None else f", {gpu.sensors.temperature_c} C"
-    power = "" if gpu.sensors.power_w is None else f", {gpu.sensors.power_w:.0f} W"
-    slowed = f", slowed by {' and '.join(gpu.slowed_by)}" if gpu.slowed_by else ""
-    return f"{resident} of {capacity}{busy}{heat}{power}{slowed}{waiting}"
+    sensors = gpu.sensors
+    parts = {
+        "memory": f"{resident} of {capacity}",
+        "busy": "" if gpu.utilisation is None else f"{gpu.utilisation:.0%} busy",
+        "heat": "" if sensors.temperature_c is None else f"{sensors.temperature_c} C",
+        "power": "" if sensors.power_w is None else f"{sensors.power_w:.0f} W",
+        "slowed": f"slowed by {' and '.join(gpu.slowed_by)}" if gpu.slowed_by else "",
+        "waiting": f"{len(gpu.waiting)} waiting" if gpu.waiting else "",
+    }
+    for least in ("", "power", "heat", "slowed", "busy"):
+        parts.pop(least, None)
+        text = ", ".join(part for part in parts.values() if part)
+        if width is None or len(text) <= width:
+            break
+    return text
+
+
+def gpu_name(gpu: GpuRow, screen_width: int) -> str:
+    """What stands before a GPU's bar, always with as many letters on a screen of this width."""
+    if screen_width >= WIDE_MIN:
+        return f"GPU {gpu.gpu} {gpu.name}"[: NAME_WIDTH - 1].ljust(NAME_WIDTH)
+    name = gpu.name.removeprefix("NVIDIA ")
+    return f"GPU {gpu.gpu} {name}"[: NARROW_NAME_WIDTH - 1].ljust(NARROW_NAME_WIDTH)
 
 
 def cells(row: ProcessRow, rates: Rates) -> tuple[str, ...]:

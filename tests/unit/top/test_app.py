@@ -9,11 +9,13 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 from textual.app import App
+from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from moiety.agent.control.protocol import NodeStatus
 from moiety.agent.control.rows import GpuRow, ProcessRow
+from moiety.devices.telemetry import Telemetry
 from moiety.model.errors import NotAllowed
 from moiety.model.share import Share
 from moiety.top.app import Top
@@ -187,6 +189,34 @@ def test_eighty_columns_keep_what_matters() -> None:
         for row in rows(20 * MIB, 1000 << 30)
     ]
     on_screen(scene, Look(1.0, status(), long), width=80)
+
+
+def test_eight_gpus_have_a_line_each_on_eighty_columns() -> None:
+    (gpu,) = status().gpus
+    hot = Telemetry(temperature_c=91, power_w=312.0)
+    gpus = [
+        msgspec.structs.replace(
+            gpu, gpu=n, name="NVIDIA A100-SXM4-80GB (simgpu)", capacity_bytes=83 << 30,
+            resident_bytes=79 << 30, sensors=hot, waiting=[1] * n,
+        )
+        for n in range(8)
+    ]  # fmt: skip
+
+    async def scene(screen: Screen) -> None:
+        lines = screen.text("#gpus").split("\n")
+        assert [line[:20] for line in lines] == [f"GPU {n} A100-SXM4-80GB" for n in range(8)]
+        assert max(map(len, lines)) <= 78
+        assert lines[0].endswith("79 GiB of 83 GiB, 50% busy, 91 C, 312 W")
+        assert lines[7].endswith("79 GiB of 83 GiB, 50% busy, 91 C, 7 waiting")
+        assert screen.app.query_one("#gpus").size.height == 8
+        assert screen.app.query_one("#cards").size.height >= 8, "all are seen"
+        await screen.press("h")
+        screen.app.query_one("#cards", VerticalScroll).focus()
+        await screen.press("end")
+        assert screen.app.query_one("#cards").scroll_offset.y > 0, "the rest can be scrolled to"
+
+    look = Look(1.0, msgspec.structs.replace(status(), gpus=gpus), rows(20 * MIB))
+    on_screen(scene, look, width=80)
 
 
 def test_a_text_filters_and_escape_shows_all() -> None:

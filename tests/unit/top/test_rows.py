@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.devices.telemetry import Telemetry
 from moiety.model.share import Share
-from moiety.top.rows import ORDERS, TITLES, bar, cells, gpu_words, ordered, plain_bar, why
+from moiety.top.rows import (
+    ORDERS,
+    TITLES,
+    bar,
+    cells,
+    gpu_name,
+    gpu_words,
+    ordered,
+    plain_bar,
+    why,
+)
 from moiety.top.sample import Look, Rates
 
 MIB = 1 << 20
@@ -79,10 +89,21 @@ def test_a_bar_is_as_wide_as_it_should_be(resident: list[int], width: int) -> No
 def test_a_gpu_says_what_the_bar_cannot() -> None:
     assert gpu_words(gpu_row()) == "60 MiB of 100 MiB, 25% busy, 1 waiting"
     assert gpu_words(gpu_row(utilisation=None, waiting=[])) == "60 MiB of 100 MiB"
+    assert gpu_words(gpu_row(), 30) == "60 MiB of 100 MiB, 1 waiting"
+    assert gpu_words(gpu_row(), 5) == "60 MiB of 100 MiB, 1 waiting", "that is always there"
+
+
+def test_a_name_is_as_wide_for_each_gpu() -> None:
+    gpu = gpu_row(gpu=3, name="NVIDIA GeForce RTX 4090 Laptop GPU")
+    for width in (80, 150):
+        assert len(gpu_name(gpu, width)) == len(gpu_name(gpu_row(), width))
+    assert gpu_name(gpu, 80).startswith("GPU 3 GeForce RTX")
     hot = gpu_row(
         sensors=Telemetry(temperature_c=91, power_w=62.4), slowed_by=["hardware thermal slowdown"]
     )
     assert "25% busy, 91 C, 62 W, slowed by hardware thermal slowdown, 1" in gpu_words(hot)
+    short = "60 MiB of 100 MiB, 25% busy, slowed by hardware thermal slowdown, 1 waiting"
+    assert gpu_words(hot, len(short)) == short
 
 
 def test_a_rate_needs_two_looks_at_the_same_process() -> None:
