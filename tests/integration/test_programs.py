@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -41,7 +42,13 @@ def test_a_program_is_inspected_waited_for_and_ended(make_node: MakeNode) -> Non
     shown = node.cli("inspect", str(row["tenant"])).stdout
     assert shown.startswith(f"chat (tenant {row['tenant']}, pid {user.pid}) on GPU 0\n")
     assert node.cli("ps", "-q", "--user", str(row["uid"])).stdout == f"{row['tenant']}\n"
-    assert node.cli("ps", "-q", "--user", "nosuch").stdout == ""
+    titles = [line[2:22].strip() for line in shown.splitlines()[1:]]
+    assert len({*titles}) == len(titles) > 30, "each line has a name of its own"
+    assert re.search(r"\n  received +[0-9.]+ %\n", shown)
+    assert re.search(r"\n  share gpu limit +100 %\n", shown)
+    unknown = node.cli("ps", "-q", "--user", "nosuch")
+    assert (unknown.returncode, unknown.stdout) == (errors.UserUnknown.exit_code, "")
+    assert "no user is called 'nosuch'\n  try: " in unknown.stderr
     late = node.cli("wait", "chat", "--timeout", "1ms")
     assert late.returncode == errors.StillRunning.exit_code
     assert f"chat (pid {user.pid}) still runs after 1 ms" in late.stderr

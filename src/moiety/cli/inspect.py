@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -37,12 +37,32 @@ def inspect(target: str, output: str) -> None:
         click.echo(plain(line))
 
 
+TITLES: Final = {
+    "handoffs": "hand-offs",
+    "handoffs_s": "handing off",
+    "received_s": "GPU time",
+    "cost_s": "others waited",
+    "cost": "because",
+    "waiting_s": "waiting for",
+    "evicted_bytes": "moved to host",
+    "restored_bytes": "moved back",
+    "zero_bytes": "left as zeros",
+    "host_bytes": "on the host",
+    "peak_bytes": "largest resident",
+    "pinned": "pinned by",
+}
+"""Names that differ from those of the fields."""
+PARTS: Final = frozenset(("received", "guaranteed", "share_gpu", "share_gpu_limit"))
+"""Fields that are parts of a GPU's time."""
+
+
 def _section(row: ProcessRow) -> str:
     on = "no GPU" if row.gpu is None else f"GPU {row.gpu}"
     tenant = f"tenant {row.tenant}, " if row.tenant else ""
     lines = [f"{row.program} ({tenant}pid {row.pid}) on {on}"]
     fields = builtins(row)
     share = fields.pop("share")
+    del share["priority"]  # the row has its name
     for name, value in (fields | {f"share_{key}": each for key, each in share.items()}).items():
         if name not in ("program", "tenant", "pid", "gpu"):
             lines.append(f"  {_title(name).ljust(20)} {plain(_text(name, value))}".rstrip())
@@ -50,7 +70,7 @@ def _section(row: ProcessRow) -> str:
 
 
 def _title(name: str) -> str:
-    return name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+    return TITLES.get(name) or name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
 
 
 def _text(name: str, value: Any) -> str:
@@ -61,8 +81,8 @@ def _text(name: str, value: Any) -> str:
         return size(value)
     if name.endswith("_s"):
         return seconds(value)
-    if name.endswith("_part"):
-        return format_fraction(value)
+    if name.endswith("_part") or name in PARTS:
+        return format_fraction(round(value, 4))
     if isinstance(value, dict):
         return ", ".join(f"{key}: {each}" for key, each in value.items())
     if isinstance(value, bool):
