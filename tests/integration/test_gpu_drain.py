@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from moiety.testing.node import Node, finish, kill
+from moiety.testing.node import Lines, Node, finish, kill
 
 MakeNode = Callable[[str], Node]
 GPU = "2xA100-80:memory=96MiB,link=8GB/s,residue=2MiB"
@@ -71,6 +71,25 @@ def test_a_program_that_has_not_looked_at_its_gpu_moves_off_a_drained_one(
     code, out, err = finish(process)
     uuid = node.json("status")["gpus"][1]["uuid"]
     assert (code, out) == (0, uuid.removeprefix("GPU-").replace("-", "") + "\n"), err
+
+
+def test_a_person_reads_that_a_program_gets_another_gpu_than_was_said(
+    make_node: MakeNode, tmp_path: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    go, uses = tmp_path / "go", "context = ctypes.c_void_p()\nimport sys\n"
+    uses += "assert cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0\nsys.stdin.read()"
+    waits = f"while [ ! -e {go} ]; do sleep 0.1; done; exec {sys.executable} -c '{SEES}{uses}'"
+    process = node.run(["/bin/sh", "-c", waits], "--say", "always", stdin=True)
+    said = Lines(process.stderr)
+    assert said.next().startswith("moiety: it gets GPU 0 (")
+    assert node.cli("gpu", "drain", "0").returncode == 0
+    go.touch()
+    assert said.next() == "moiety: it gets GPU 1 instead of GPU 0\n"
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait() == 0
 
 
 def test_a_program_that_began_while_a_gpu_was_drained_moves_to_it_when_it_is_resumed(

@@ -228,7 +228,7 @@ class Service:
         self._queue = CardQueue(parts.runtime, cards, reports.usages, parts.limits)
         cards.kept = self._queue.refuse
         workloads.on_owner.append(lambda _: self._queue.changed())
-        moves = CardMoves(parts.runtime, cards, workloads, parts.journal, reports.usages)
+        moves = CardMoves(parts.runtime, cards, workloads, clients, parts.journal, reports.usages)
         workloads.choose_again = moves.choose_again
         drain = GpuDrain(parts.gpus, clients, cards, parts.journal)
         drain.set(changed.drained, drained=True, is_told=False)

@@ -39,7 +39,15 @@ class Agent:
         )
         workloads: Any = self.machine.workloads
         workloads.on_owner = []
-        self.moves = CardMoves(runtime, self.machine.cards, workloads, self.journal, self._measure)
+        self.clients: Any = {}
+        self.moves = CardMoves(
+            runtime,
+            self.machine.cards,
+            workloads,
+            self.clients,
+            self.journal,
+            self._measure,
+        )
         workloads.on_owner.append(self._tell)
 
     async def _measure(self) -> dict[int, Usage]:
@@ -173,3 +181,24 @@ def test_three_hundred_programs_that_have_not_started_cost_one_sweep(
     else:
         assert on == [number]
         assert not agent.told
+
+
+def test_a_program_whose_command_named_another_gpu_is_told() -> None:
+    agent = Agent("A100", "A100")
+    first, second = agent.run(), agent.run()
+    sent: list[bytes] = []
+    for number, workload in ((1, first), (2, second)):
+        workload.record = msgspec.structs.replace(workload.record, id=str(number - 1))
+        connection = SimpleNamespace(send=sent.append)
+        agent.clients[number] = SimpleNamespace(
+            workload=str(number - 1), talks=True, connection=connection
+        )
+    agent.machine.workloads.on_owner.clear()
+    agent.machine.gpus[0].is_drained = True
+    agent.moves.move()
+    assert first.record.chosen == ["GPU-1"]
+    for tenant in (3, 2, 1, 1):
+        for call in agent.on_fed:
+            call(ev.Attach(tenant, 0, serial=1, residue_bytes=0, limit_bytes=1))
+    (line,) = sent
+    assert b"it gets GPU 1 instead of GPU 0" in line

@@ -7,6 +7,7 @@ sweep over the workloads, however many of them have not started.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from moiety.agent.control.card_loads import CardLoads
@@ -14,9 +15,12 @@ from moiety.agent.control.cards import Ask, Cards
 from moiety.agent.control.records import Record
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.workloads import Workloads
+from moiety.agent.core.client import Client
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.runtime import Runtime
+from moiety.agent.shim.wait_messages import MOVED
 from moiety.arbiter import events as ev
+from moiety.wire.messages import TerminalLineMessage
 
 TOGETHER_S: Final = 0.05
 """What happens within this time is looked at once."""
@@ -26,16 +30,25 @@ class CardMoves:
     """Chooses again for the workloads of one agent."""
 
     def __init__(
-        self, runtime: Runtime, cards: Cards, workloads: Workloads, journal: Journal, usages: Ask
+        self,
+        runtime: Runtime,
+        cards: Cards,
+        workloads: Workloads,
+        clients: Mapping[int, Client],
+        journal: Journal,
+        usages: Ask,
     ) -> None:
         """Listens to workloads and to lost GPUs; `usages` asks NVML how busy the GPUs are."""
         self._runtime = runtime
+        self._clients = clients
         self._cards = cards
         self._workloads = workloads
         self._journal = journal
         self._usages = usages
         self._task: asyncio.Task[None] | None = None
         self._is_changed = False
+        self._announced: dict[str, list[str]] = {}
+        """By workload that was moved and uses no GPU yet: the GPUs that its command named."""
         workloads.on_owner.append(lambda _: self.changed())
         runtime.on_fed.append(self._on_event)
 
@@ -44,6 +57,10 @@ class CardMoves:
         before = workload.record
         record = self._cards.choose_again(workload, loads)
         if record is not before:
+            known = self._workloads.by_id
+            for gone in [identity for identity in self._announced if identity not in known]:
+                del self._announced[gone]
+            self._announced.setdefault(record.id, before.chosen)
             was, now = (self._cards.indices(each.chosen) for each in (before, record))
             self._journal.often(
                 f"user {record.uid}",
@@ -109,6 +126,20 @@ class CardMoves:
     def _on_event(self, event: ev.Event) -> None:
         if isinstance(event, ev.GpuLost):
             self.changed()
+        elif isinstance(event, ev.Attach) and self._announced:
+            self._say(event.tenant)
+
+    def _say(self, tenant: int) -> None:
+        """Correct what the command of a program said, now that the program uses its GPUs."""
+        client = self._clients.get(tenant)
+        workload = self._workloads.by_id.get(client.workload) if client else None
+        if client is None or workload is None:
+            return
+        was = self._cards.indices(self._announced.pop(workload.record.id, []))
+        now = self._cards.indices(workload.cards)
+        if was and now and was != now and client.talks:
+            text = MOVED.text.format(now=_listed(now), was=_listed(was))
+            client.connection.send(TerminalLineMessage(text=text).encode())
 
 
 def _listed(indices: list[int]) -> str:

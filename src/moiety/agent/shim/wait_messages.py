@@ -49,7 +49,11 @@ RESTORING: Final = Notice(
     "restoring {size}, about {time}",
     "the program got the GPU; its memory is copied back from the host first",
 )
-NOTICES: Final = (WAITING, HELD, PLACE, CONTINUES, RESTORING)
+MOVED: Final = Notice(
+    "it gets GPU {now} instead of GPU {was}",
+    "the agent chose again before the program looked at its GPUs (card_moves.py)",
+)
+NOTICES: Final = (WAITING, HELD, PLACE, CONTINUES, RESTORING, MOVED)
 """HELD and PLACE follow WAITING in the same line."""
 
 
