@@ -31,7 +31,7 @@ _LATE: Final = ("difflib", "encodings.idna", "json", "pynvml", "structlog", "tom
 """What commands import when they need it."""
 _NAMES: Final = """
 import ctypes, errno, fcntl, mmap, os, signal, socket, sys, traceback
-import moiety.agent.process, moiety.cli.main
+import moiety.agent.control.restart, moiety.agent.process, moiety.cli.main
 from pathlib import Path
 from moiety.agent.control import protocol
 from moiety.agent.control.rows import ContainerRow

@@ -21,7 +21,7 @@ pid = os.fork()
 if pid == 0:
     try:
         for number, name in ((1, {out!r}), (2, {err!r})):
-            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644), number)
+            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), number)
         moiety.cli.main.main({arguments!r})
     except SystemExit as end:
         sys.stdout.flush()

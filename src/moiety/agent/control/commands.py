@@ -167,7 +167,7 @@ class ControlCommands:
 
     async def on_set_share(self, asked: protocol.SetShare, peer: processes.Peer) -> protocol.Shared:
         """Change the share of a program."""
-        return self.shares.change(asked, only_own(peer))
+        return self.shares.change(asked, only_own(peer), self._visible_to(peer))
 
     def _must_share_out(self, wanted: int | None) -> None:
         if wanted is not None and wanted != self.options.capacity_bytes:

@@ -57,6 +57,7 @@ def restart(directory: Directory) -> Restarted:
     the next agent.
     """
     pid, before = _running(directory)
+    _must_be_ours(pid)
     arguments, environment = arguments_of(pid), environment_of(pid)
     if not file_lock.is_held(directory.supervisor_lock) or arguments is None:
         raise errors.NotAllowed(
@@ -86,6 +87,17 @@ def restart(directory: Directory) -> Restarted:
     finally:
         lock.release()
     return Restarted(before, here.product, here.pid, time.monotonic() - began_s)
+
+
+def _must_be_ours(pid: int, proc: Path = Path("/proc")) -> None:
+    """Raise NotAllowed for an agent of another user, unless this one is root."""
+    try:
+        owner = (proc / str(pid)).stat().st_uid
+    except FileNotFoundError:
+        return  # of another PID namespace, or it has just ended
+    if os.getuid() not in (0, owner):
+        who = "root" if owner == 0 else f"root and user {owner}"
+        raise errors.NotAllowed(f"only {who} may put another agent in the place of this one")
 
 
 def arguments_of(pid: int, proc: Path = Path("/proc")) -> list[str] | None:

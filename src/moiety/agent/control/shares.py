@@ -23,6 +23,7 @@ from moiety.agent.core.runtime import Runtime
 from moiety.agent.core.time_owners import owner_of
 from moiety.agent.system.users import name_of
 from moiety.arbiter.machine import Arbiter
+from moiety.config.values import Visible
 from moiety.devices.budget import GRANULE_BYTES
 from moiety.devices.interface import uuid_bytes
 from moiety.model.errors import (
@@ -133,12 +134,17 @@ class Shares:
                 f"--gpu {most:g} or less" if most > _ROUNDING else "no guaranteed part",
             )
 
-    def change(self, request: protocol.SetShare, only: int | None = None) -> protocol.Shared:
+    def change(
+        self,
+        request: protocol.SetShare,
+        only: int | None = None,
+        visible: Visible = Visible.ALL,
+    ) -> protocol.Shared:
         """Change the share of one program; raises what `check` and `_find` raise.
 
-        `only`: it must belong to this user, or NotAllowed is raised.
+        `only`: it must belong to this user, who sees of others' programs what `visible` says.
         """
-        workload, client = self._find(request.target, only)
+        workload, client = self._find(request.target, only, visible)
         owner = workload.record.uid
         changes: dict[str, Any] = {
             field.name: value
@@ -179,10 +185,13 @@ class Shares:
                 return found
         raise BadRequest(problem=f"{uuid} is no GPU of this agent")
 
-    def _find(self, target: str, only: int | None) -> tuple[RunningWorkload, Client | None]:
+    def _find(
+        self, target: str, only: int | None, visible: Visible
+    ) -> tuple[RunningWorkload, Client | None]:
         """The program that a number or a name means; user `only`'s programs come first.
 
-        Raises WorkloadUnknown, WorkloadAmbiguous, or NotAllowed for another user's program.
+        Raises WorkloadUnknown, WorkloadAmbiguous, or NotAllowed for another user's program that
+        this user sees: whose names and pids are hidden has tenants' numbers only.
         """
         may = [w for w in self.workloads.by_id.values() if only in (None, w.record.uid)]
         try:
@@ -190,7 +199,10 @@ class Shares:
         except WorkloadUnknown:
             if only is None:
                 raise
-        workload, _ = self._find_among(target, self.workloads.by_id.values())
+        workload, client = self._find_among(target, self.workloads.by_id.values())
+        is_number = client is not None and target == str(client.number)
+        if visible is Visible.NOTHING or (visible is Visible.SIZES and not is_number):
+            raise WorkloadUnknown(target)
         raise NotAllowed(
             f"{target} is a program of {name_of(workload.record.uid)}",
             "one of your own (`moiety ps`); root may change all",
