@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from moiety.agent.control.rows import CardName
-from moiety.model.cards import CardRequest, of_environment, split
+from moiety.model.cards import MIG, CardRequest, of_environment, split
 from moiety.model.errors import BadArgument
 
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -38,7 +38,8 @@ def requested(
 ) -> CardRequest | None:
     """What the agent is to choose; None: nothing, since the environment hides all GPUs.
 
-    `--gpu-index` counts for more than CUDA_VISIBLE_DEVICES. Raises BadArgument.
+    `--gpu-index` counts for more than CUDA_VISIBLE_DEVICES. A part of a GPU that the variable names
+    by its UUID (MIG) is left to the driver, which gives a program one. Raises BadArgument.
     """
     if count is not None and count < 1:
         raise BadArgument(f"{count} is no number of GPUs", "--gpus 2, say")
@@ -47,9 +48,18 @@ def requested(
         raise BadArgument("--gpu-index names no GPU", "--gpu-index 0,3, say")
     if not named and VISIBLE in environment:
         named = of_environment(environment[VISIBLE])
+        part = mig_part(environment)
+        if not named and part and (count is not None or model or exclusive):
+            named = (part,)  # which says what to type instead
         if not named:
             return None
     return CardRequest(count or 0, named, model or "", exclusive)
+
+
+def mig_part(environment: Mapping[str, str]) -> str:
+    """The part of a GPU (MIG) that CUDA_VISIBLE_DEVICES names; empty: none."""
+    first = environment.get(VISIBLE, "").partition(",")[0].strip()
+    return first if first.startswith(MIG) else ""
 
 
 def order(cards: Sequence[CardName], named: Sequence[str]) -> list[CardName]:

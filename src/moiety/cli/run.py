@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from moiety.agent.control import protocol
 from moiety.agent.control.client import Call, arguments_from_environment, ask_or_start
 from moiety.agent.system.paths import find as find_directory
-from moiety.cli.cards import card_options, requested, sentence, with_cards
+from moiety.cli.cards import VISIBLE, card_options, mig_part, requested, sentence, with_cards
 from moiety.cli.debugger_check import preloaded, refuse
 from moiety.cli.executable import check, find
 from moiety.cli.lazy_completion import completed
@@ -138,6 +138,8 @@ def run(
         click.echo(f"moiety: shared by this machine's agent, {directory.path}", err=True)
     if created.cards and not quiet:
         click.echo(f"moiety: {sentence(created.cards)}", err=True)
+    elif (part := mig_part(os.environ)) and not quiet:
+        click.echo(f"moiety: it gets {plain(part)}, as {VISIBLE} says", err=True)
     environment = with_cards(environment, created.cards, cards.named if cards else ())
     environment = shared(environment, shim, driver, created.socket, what)
     environment["MOIETY_CLEAN"] = told.clean

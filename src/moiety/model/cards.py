@@ -15,6 +15,8 @@ NAMES_MAX: Final = 64
 """The most GPUs that one request names."""
 TEXT_MAX: Final = 64
 """The longest name of a GPU or a model, in characters."""
+MIG: Final = "MIG-"
+"""How the UUID of a part of a GPU begins (NVIDIA's Multi-Instance GPU)."""
 _NAME: Final = r"\d{1,3}|GPU-[0-9a-fA-F-]{1,36}"
 
 
@@ -37,6 +39,11 @@ class CardRequest:
         if len(self.named) > NAMES_MAX or len(self.model) > TEXT_MAX:
             raise BadArgument("the GPUs are named by too long a text", "`moiety gpu ls`")
         for name in self.named:
+            if name.startswith(MIG):
+                raise BadArgument(
+                    f"{name[:TEXT_MAX]} is a part of a GPU (MIG), and whole GPUs are chosen",
+                    f"CUDA_VISIBLE_DEVICES={name[:TEXT_MAX]} without options that choose GPUs",
+                )
             if not re.fullmatch(_NAME, name):
                 raise BadArgument(
                     f"{name[:TEXT_MAX]!r} names no GPU",

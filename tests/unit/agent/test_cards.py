@@ -102,6 +102,19 @@ def test_the_card_that_was_measured_to_be_least_busy_is_taken() -> None:
     assert machine.run(g0=0.9, g1=0.2, g2=0.5) == [2]  # the first one has only just begun
 
 
+def test_cards_that_mig_divides_are_chosen_only_by_name() -> None:
+    machine = Machine("A100", "A100", "A100")
+    for at in (1, 2):
+        gpu = machine.gpus[at]
+        gpu.device = dataclasses.replace(gpu.device, mig=True)
+    assert [machine.run()[0] for _ in range(3)] == [0, 0, 0]
+    assert machine.run(request=CardRequest(0, ("2",))) == [2]
+    with pytest.raises(BadArgument, match="2 GPUs are asked for, and 1 of the kind"):
+        machine.run(request=CardRequest(2))
+    machine.gpus.pop(0)
+    assert machine.run() == [1], "there are no others"
+
+
 def test_a_program_that_did_nothing_for_long_is_no_load() -> None:
     machine = Machine("A100", "A100")
     assert machine.run() == [0]

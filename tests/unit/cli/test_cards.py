@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moiety.agent.control.rows import CardName
-from moiety.cli.cards import VISIBLE, requested, sentence, with_cards
+from moiety.cli.cards import VISIBLE, mig_part, requested, sentence, with_cards
 from moiety.model.cards import CardRequest
 from moiety.model.errors import BadArgument
 
@@ -31,6 +31,17 @@ def test_the_environment_narrows_the_choice_and_an_option_counts_for_more() -> N
 def test_an_environment_that_hides_all_gpus_asks_for_none() -> None:
     assert ask("") is None
     assert ask("-1") is None
+
+
+def test_a_part_of_a_gpu_is_the_drivers_to_find() -> None:
+    assert ask("MIG-2eb5,GPU-2") is None
+    assert mig_part({VISIBLE: " MIG-2eb5,GPU-2"}) == "MIG-2eb5"
+    assert mig_part({VISIBLE: "GPU-2,MIG-2eb5"}) == mig_part({}) == ""
+    for options in (("0", None), (None, 1)):
+        with pytest.raises(BadArgument) as refused:
+            ask("MIG-2eb5", *("MIG-2eb5" for named in options[:1] if named), count=options[1])
+        assert "MIG-2eb5 is a part of a GPU" in refused.value.what
+        assert "CUDA_VISIBLE_DEVICES=MIG-2eb5 without options" in refused.value.hint
 
 
 def test_options_that_name_nothing_are_refused() -> None:

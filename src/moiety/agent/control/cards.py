@@ -10,13 +10,13 @@ import asyncio
 import dataclasses
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from moiety.agent.control import protocol
 from moiety.agent.control.card_loads import CardLoad, CardLoads, used_by
+from moiety.agent.control.card_refusals import CardRefusal, taken
 from moiety.agent.control.records import Record
 from moiety.agent.control.rows import CardName
 from moiety.agent.control.running_workload import RunningWorkload
@@ -33,9 +33,7 @@ from moiety.model.errors import (
     MemoryAboveGpu,
     MoietyError,
     NotAllowed,
-    ShareTaken,
 )
-from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
 from moiety.policy.model.cluster import WHOLE_GPU, Choosing, GpuDevice, Link, Node
 from moiety.policy.place.gpu_assignment import choose
@@ -51,15 +49,6 @@ Ask = Callable[[], Awaitable[dict[int, Usage]]]
 
 Refuse = Callable[[int, Share, CardLoad, RunningWorkload | None], tuple[str, Share] | None]
 """Says why a share may not be on the GPU of this index, with the largest that may; None: it may."""
-
-
-@dataclass(frozen=True, slots=True)
-class CardRefusal:
-    """Why one card cannot keep a share, and the share that it could."""
-
-    index: int
-    text: str
-    possible: Share
 
 
 class Cards:
@@ -114,7 +103,7 @@ class Cards:
         loads = loads or self.loads()
         fitting, refused = self._fitting(large, request, share, loads, owner)
         if len(fitting) < count:
-            raise _taken(share, count, len(fitting), refused)
+            raise taken(share, count, len(fitting), refused)
         if request.exclusive:  # a card that others use only where no free one is left
             free = [index for index in fitting if not loads.of[index].on]
             fitting = free if len(free) >= count else fitting
@@ -301,9 +290,14 @@ class Cards:
         return only or ()
 
     def _meant(self, request: CardRequest) -> list[int]:
-        """The cards that a request could get, whatever is on them; raises BadArgument."""
+        """The cards that a request could get, whatever is on them; raises BadArgument.
+
+        Of cards that MIG divides a program gets one part of one, so they must be named.
+        """
         uuids = {index: gpu.device.uuid for index, gpu in sorted(self._gpus.items())}
         found = request.find(uuids) if request.named else list(uuids)
+        if not request.named:
+            found = [index for index in found if not self._gpus[index].device.mig] or found
         if request.model:
             wanted = request.model.lower()
             of_model = [i for i in found if wanted in self._gpus[i].device.name.lower()]
@@ -374,27 +368,3 @@ class Cards:
             free = min(free, budget.total_bytes - usage.used_bytes)
         memory_left = max(0, free) / budget.capacity_bytes
         return int(WHOLE_GPU * min(time_left, memory_left))
-
-
-def _taken(share: Share, count: int, fitting: int, refused: list[CardRefusal]) -> ShareTaken:
-    """Why too few cards can keep a share, with the nearest share that one could."""
-    nearest = max(refused, key=lambda each: (each.possible.gpu or 0, each.possible.memory_bytes))
-    if len(refused) == 1 and count == 1:
-        text = nearest.text
-    else:
-        those = f"{fitting} of {fitting + len(refused)} GPUs" if fitting else "no GPU"
-        text = f"{those} can keep that, and {count} must; the nearest: {nearest.text}"
-    possible, options = nearest.possible, []
-    if share.gpu != possible.gpu and possible.gpu:
-        options.append(f"--gpu {possible.gpu:g}")
-    if share.memory_bytes != possible.memory_bytes and possible.memory_bytes:
-        options.append(f"--memory {possible.memory_bytes >> 20}MiB")
-    if not options:
-        return ShareTaken(text, "no guarantee, or less for others (`moiety ps -o wide`)")
-    had = []
-    if possible.gpu:
-        had.append(format_fraction(possible.gpu))
-    if possible.memory_bytes and share.memory_bytes:
-        had.append(format_bytes(possible.memory_bytes))
-    fits = f"{' '.join(options)} fits on GPU {nearest.index}, which has {' and '.join(had)} left"
-    return ShareTaken(text, f"{fits}; or less for others (`moiety ps -o wide`, `moiety set`)")

@@ -51,7 +51,7 @@ RESTORING: Final = Notice(
 )
 MOVED: Final = Notice(
     "it gets GPU {now} instead of GPU {was}",
-    "the agent chose again before the program looked at its GPUs (card_moves.py)",
+    "the agent chose again before the program looked at its GPUs",
 )
 NOTICES: Final = (WAITING, HELD, PLACE, CONTINUES, RESTORING, MOVED)
 """HELD and PLACE follow WAITING in the same line."""
