@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,8 @@ def test_commands_on_what_is_anothers_say_what_to_try(setting: Setting) -> None:
                 code, _, err = setting.moiety(bob, command, hidden, *more)
                 assert code == errors.WorkloadUnknown.exit_code, err
                 assert f"no program that shares the GPUs is '{hidden}'\n  try: " in err
-        for command in (["gpu", "drain", "0"], ["gpu", "resume", "0"], ["agent", "restart"]):
-            code, _, err = setting.moiety(bob, *command)
+        for words in (["gpu", "drain", "0"], ["gpu", "resume", "0"], ["agent", "restart"]):
+            code, _, err = setting.moiety(bob, *words)
             assert code == errors.NotAllowed.exit_code, err
             assert "moiety: only root may " in err
             assert "\n  try: do it as root" in err
@@ -175,10 +176,15 @@ def test_sixteen_unequal_programs_of_four_users_get_gpus_that_keep_their_shares(
     with open_folder() as folder, ExitStack() as stack:
         setting = Setting(folder, native, [programs / "worker"], gpu=gpu)
         stack.enter_context(setting.agent)
+
+        def chosen(said: Path) -> bool:
+            return said.exists() and "moiety: it gets GPU" in said.read_text()
+
         began = [stack.enter_context(setting.user(uids[program.user])) for program in PROGRAMS]
         for user, program in zip(began, PROGRAMS, strict=True):
             options = ["--name", program.name, "--gpu", str(program.share)]
             setting.begin(user, "run", *options, *setting.worker(MIB, 1_000_000))
+            until(partial(chosen, folder / "out" / f"{user.pid}.err"), "its GPU is chosen")
 
         def placed() -> dict[int, Any]:
             rows = [row for row in setting.agent.ps() if row.gpu is not None]
