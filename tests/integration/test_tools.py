@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.cli.debugger_check import REFUSED, preloaded
+from moiety.cli.debugger_check import REFUSED
+from moiety.devices.program_environment import preloaded
 from moiety.model import errors
 from moiety.testing.node import Node, finish
 

@@ -11,11 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.devices.elf import needed
 from moiety.model.errors import ToolRefused
-
-SANITIZER: Final = r"lib(clang_rt\.)?(asan|tsan|lsan|msan|ubsan)[\w.-]*\.so[\d.]*"
-"""Runtimes that end the program unless the loader takes them first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +50,6 @@ def refuse(program: str, environment: Mapping[str, str]) -> None:
         name = _around(environment)
     if name:
         raise ToolRefused(name, REFUSED[name].why, REFUSED[name].instead)
-
-
-def preloaded(shim: str, program: str, before: str) -> str:
-    """LD_PRELOAD for a program: the shim, and the libraries that were in it `before`.
-
-    Runtimes of sanitizers come first, also the program's own, because they insist on it.
-    """
-    others = [part for part in before.replace(":", " ").split() if part != shim]
-    try:
-        own = [name for name in needed(program) if re.fullmatch(SANITIZER, name)]
-    except OSError:
-        own = []
-    first = [part for part in others if re.fullmatch(SANITIZER, Path(part).name)]
-    known = {Path(part).name for part in first}
-    first += [name for name in own if name not in known]
-    return ":".join([*first, shim, *(part for part in others if part not in first)])
 
 
 def _around(environment: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from moiety.agent.control import protocol
 from moiety.agent.control.client import Call, arguments_from_environment, ask_or_start
 from moiety.agent.system.paths import find as find_directory
 from moiety.cli.cards import VISIBLE, card_options, mig_part, requested, sentence, with_cards
-from moiety.cli.debugger_check import preloaded, refuse
+from moiety.cli.debugger_check import refuse
 from moiety.cli.executable import check, find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.older_agents import must_know
@@ -24,7 +24,7 @@ from moiety.cli.output import Size
 from moiety.cli.setting_options import setting_options, settled
 from moiety.config.table import RunSettings
 from moiety.devices.driver import require_driver, require_shim
-from moiety.devices.native import is_simulated
+from moiety.devices.program_environment import shared
 from moiety.model import errors
 from moiety.model.format import plain, shortened
 from moiety.model.gang import of_options
@@ -191,20 +191,6 @@ def whole_gpus(share: Share, call: Call) -> Share:
     capacity = min(gpu.capacity_bytes for gpu in gpus)
     kept = min(capacity, share.limit_bytes(capacity))
     return dataclasses.replace(share, gpu=1.0, gpu_limit=1.0, memory_bytes=kept)
-
-
-def shared(
-    environment: dict[str, str], shim: Path, driver: Path, socket: str, program: str
-) -> dict[str, str]:
-    """The environment in which a program is shared."""
-    changed = dict(environment)
-    changed["LD_PRELOAD"] = preloaded(str(shim), program, environment.get("LD_PRELOAD", ""))
-    changed["MOIETY_SOCKET"] = socket
-    if is_simulated():
-        paths = [p for p in environment.get("LD_LIBRARY_PATH", "").split(":") if p]
-        stand_in = str(driver.parent)
-        changed["LD_LIBRARY_PATH"] = ":".join([stand_in, *(p for p in paths if p != stand_in)])
-    return changed
 
 
 def become(path: str, argv: list[str], environment: dict[str, str]) -> None:
