@@ -19,7 +19,7 @@ from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.options import Options
 from moiety.agent.control.other_rows import workload_rows
 from moiety.agent.control.report import Reports
-from moiety.agent.control.rights import is_admin, must_be_admin, only_own
+from moiety.agent.control.rights import is_admin, must_be_admin, only_own, program_of
 from moiety.agent.control.rows import WaiterRow
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.control.shares import Shares
@@ -132,7 +132,8 @@ class ControlCommands:
         peer: processes.Peer,
         conversation: Conversation | None = None,
     ) -> protocol.Created:
-        """Make the asking process a workload of its own."""
+        """Make the asking process a workload of its own, or the process that it names."""
+        peer = program_of(asked, peer)
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
         return await self.creation.create(asked, peer, conversation)

@@ -49,6 +49,7 @@ __all__ = [
     "LINE_MAX",
     "MEMORY_PART",
     "NAME_MAX",
+    "ON_BEHALF",
     "WAIT",
     "Answer",
     "AnyAnswer",
@@ -103,7 +104,9 @@ CONTAINER_CARDS = "container_cards"
 """The feature of agents that choose the GPUs of a share for containers."""
 MEMORY_PART = "memory_part"
 """The feature of agents that know memory limits as parts of a GPU's memory."""
-FEATURES = (EXCLUSIVE, WAIT, CONTAINER_CARDS, MEMORY_PART)
+ON_BEHALF = "on_behalf"
+"""The feature of agents that make a workload for another process than the one that asks."""
+FEATURES = (EXCLUSIVE, WAIT, CONTAINER_CARDS, MEMORY_PART, ON_BEHALF)
 LINE_MAX = 256 << 10
 """Largest request in bytes; the agent reads many at one time."""
 NAME_MAX = 255
@@ -142,6 +145,10 @@ class CreateWorkload(ControlRequest, frozen=True, tag="create_workload"):
     """The GPUs that the agent is to choose for it; None: it chooses none, and any will do."""
     wait: bool = False
     """Wait until there is room: each change is told with Waiting before the answer."""
+    pid: int = 0
+    """The process that becomes the program, of the user who asks; 0: the asking process."""
+    uid: int = -1
+    """The user whose workload it is, if an administrator asks; -1: the user who asks."""
 
 
 class CreateContainer(ControlRequest, frozen=True, tag="create_container"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from moiety.agent.control.protocol import CreateWorkload
 from moiety.agent.system import processes
 from moiety.agent.system.users import name_of
 from moiety.model.errors import NotAllowed
@@ -24,3 +25,18 @@ def must_be_admin(peer: processes.Peer, what: str) -> None:
 def only_own(peer: processes.Peer) -> int | None:
     """Return the user whose programs alone are meant; None: the programs of all users."""
     return None if is_admin(peer) else peer.uid
+
+
+def program_of(asked: CreateWorkload, peer: processes.Peer) -> processes.Peer:
+    """Return the process that becomes the program, and its user; raises NotAllowed.
+
+    A user names processes of the user's own. An administrator also names another user.
+    """
+    if not asked.pid and asked.uid < 0:
+        return peer
+    pid = asked.pid or peer.pid
+    if not is_admin(peer) and processes.owner_of(pid) != peer.uid:
+        raise NotAllowed(f"process {pid} is not a process of yours", "the id of one of your own")
+    if asked.uid not in (-1, peer.uid):
+        must_be_admin(peer, "start programs for other users")
+    return processes.Peer(pid, peer.uid if asked.uid < 0 else asked.uid, peer.gid)
