@@ -56,6 +56,18 @@
     │   ├── ContainerShareInUse                  75
     │   ├── ContainerShareUnknown                66
     │   └── MetricsRefused                       73   nothing can listen at that address
+    ├── PoolError
+    │   ├── NoPool                               69   no pool runs beside this agent
+    │   ├── PoolSilent                           69
+    │   ├── PoolRunning                          75   another process serves it
+    │   ├── PoolMissing                          78   the extra `pool` is not installed
+    │   ├── StoreBroken                          65   the pool's database cannot be read
+    │   ├── StoreNewer                           78   it is of a later version
+    │   ├── WorkUnknown                          66
+    │   ├── WorkAmbiguous                        64   several have that name
+    │   ├── WorkStateWrong                       75   such as hold for work that runs
+    │   ├── ProjectUnknown                       66
+    │   └── PoolFileInvalid                      65   pool.yaml makes no sense
     ├── FileError
     │   ├── FileExists                           73
     │   ├── FileNotWritable                      73
@@ -145,6 +157,20 @@ from moiety.model.errors.installation import (
     SystemRefusal,
     YamlMissing,
 )
+from moiety.model.errors.pool import (
+    NoPool,
+    PoolError,
+    PoolFileInvalid,
+    PoolMissing,
+    PoolRunning,
+    PoolSilent,
+    ProjectUnknown,
+    StoreBroken,
+    StoreNewer,
+    WorkAmbiguous,
+    WorkStateWrong,
+    WorkUnknown,
+)
 from moiety.model.errors.programs import (
     ImageUnfit,
     MuslProgram,
@@ -225,12 +251,19 @@ __all__ = [
     "NoAgent",
     "NoDriver",
     "NoGpu",
+    "NoPool",
     "NotAllowed",
     "PlotMissing",
     "PodRefusal",
+    "PoolError",
+    "PoolFileInvalid",
+    "PoolMissing",
+    "PoolRunning",
+    "PoolSilent",
     "ProgramError",
     "ProgramNotExecutable",
     "ProgramNotFound",
+    "ProjectUnknown",
     "ProtocolError",
     "RecordingInvalid",
     "RecordingMissing",
@@ -241,6 +274,8 @@ __all__ = [
     "ShareTaken",
     "StaticProgram",
     "StillRunning",
+    "StoreBroken",
+    "StoreNewer",
     "SystemRefusal",
     "TooMany",
     "ToolRefused",
@@ -248,6 +283,9 @@ __all__ = [
     "TraceMissing",
     "UserLimit",
     "UserUnknown",
+    "WorkAmbiguous",
+    "WorkStateWrong",
+    "WorkUnknown",
     "WorkloadAmbiguous",
     "WorkloadUnknown",
     "WrongArchitecture",

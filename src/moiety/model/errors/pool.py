@@ -1,0 +1,121 @@
+"""Errors between a command and the pool of a machine."""
+
+from __future__ import annotations
+
+from moiety.model.errors.base import ExitCode, MoietyError
+
+
+class PoolError(MoietyError):
+    """The pool did not do what the command asked it for."""
+
+
+class NoPool(PoolError):
+    """No pool runs beside this agent."""
+
+    exit_code = ExitCode.UNAVAILABLE
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"no pool runs in {directory}",
+            "`moiety up`; MOIETY_DIR and MOIETY_AGENT (own or system) name another agent and pool",
+        )
+
+
+class PoolSilent(PoolError):
+    """The pool did not answer, or did not start."""
+
+    exit_code = ExitCode.UNAVAILABLE
+
+    def __init__(self, problem: str, log: str = "") -> None:
+        super().__init__(
+            f"the pool did not answer: {problem}",
+            f"its log, {log}" if log else "`moiety up`, if it has ended",
+        )
+
+
+class PoolRunning(PoolError):
+    """Another process serves this pool."""
+
+    exit_code = ExitCode.TEMPORARY
+
+    def __init__(self, directory: str, owner: str) -> None:
+        super().__init__(f"{directory} is the pool of {owner}", "`moiety down`, to end that one")
+
+
+class PoolMissing(PoolError):
+    """What the pool needs is not installed."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not installed, and the pool needs it", "'moiety[pool]'")
+
+
+class StoreBroken(PoolError):
+    """The store of the pool cannot be read."""
+
+    exit_code = ExitCode.BAD_DATA
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"the store of the pool, {path}, cannot be read: {problem}",
+            "a copy of it from a backup; or move it away, and the pool begins with an empty one",
+        )
+
+
+class StoreNewer(PoolError):
+    """The store of the pool was written by a later version."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+    def __init__(self, version: int, own: int) -> None:
+        super().__init__(
+            f"the store of the pool has version {version}, and this moiety knows {own}",
+            "the version of moiety that wrote it, or a later one",
+        )
+
+
+class WorkUnknown(PoolError):
+    """The pool has no such workload."""
+
+    exit_code = ExitCode.NO_INPUT
+
+    def __init__(self, target: str) -> None:
+        super().__init__(f"the pool has no workload {target}", "`moiety queue`, `moiety history`")
+
+
+class WorkAmbiguous(PoolError):
+    """Several workloads of the pool have this name."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, name: str, numbers: list[int]) -> None:
+        known = ", ".join(map(str, numbers))
+        super().__init__(f"{len(numbers)} workloads are called {name}", f"one of these: {known}")
+
+
+class WorkStateWrong(PoolError):
+    """A workload is not in a state in which this can be done."""
+
+    exit_code = ExitCode.TEMPORARY
+
+
+class ProjectUnknown(PoolError):
+    """The pool has no such project."""
+
+    exit_code = ExitCode.NO_INPUT
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(
+            f"the pool has no project {name}",
+            f"one of these: {', '.join(known)}; or a new one, `moiety apply -f pool.yaml`",
+        )
+
+
+class PoolFileInvalid(PoolError):
+    """A file of projects or of a workload makes no sense."""
+
+    exit_code = ExitCode.BAD_DATA
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}", "docs/pool.md has what can be in it")
