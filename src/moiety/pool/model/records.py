@@ -1,0 +1,234 @@
+"""What is submitted to the pool, and the rows that it shows."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from moiety.model.cards import COUNT_MAX
+from moiety.model.errors import BadArgument
+from moiety.pool.model.states import WorkState
+
+API_VERSION: Final = "v1"
+DEFAULT_PROJECT: Final = "default"
+OUTSIDE: Final = "(outside)"
+"""The queue of what uses the GPUs without the pool; no project can have this name."""
+NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}")
+WHOLE_MILLI: Final = 1000
+GRACE_S: Final = 10.0
+"""The time between SIGTERM and SIGKILL."""
+ARGUMENTS_MAX: Final = 1 << 21
+"""Bytes of arguments and environment together, as the kernel's usual limit."""
+PAGE_MAX: Final = 1000
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that is to run, as `moiety submit` sends it."""
+
+    program: str
+    """The absolute path of what is started."""
+    argv: list[str]
+    cwd: str
+    environment: dict[str, str] = {}
+    name: str = ""
+    project: str = DEFAULT_PROJECT
+    gpus: int = 1
+    gpu: float | None = None
+    """The part of each GPU's time; None: all of it, or the part that `memory_bytes` is."""
+    memory_bytes: int = 0
+    """Memory of each GPU that is kept for it."""
+    memory_limit_bytes: int = 0
+    """The most that it may allocate on each GPU; 0: all of it."""
+    gpu_model: str = ""
+    cpus: float = 0.0
+    """Processors that are counted for it; 0: none."""
+    host_memory_bytes: int = 0
+    priority: int = 0
+    opportunistic: bool = False
+    preemptible: bool = True
+    time_limit_s: float | None = None
+    grace_s: float = GRACE_S
+    hold: bool = False
+    stdout: str = ""
+    """A path, in which %j is the number and %x the name; empty: moiety-%j.log in `cwd`."""
+    stderr: str = ""
+    """The same; empty: as `stdout`."""
+    umask: int = 0o022
+    rlimits: dict[str, tuple[int, int]] = {}
+    script: str = ""
+
+    def check(self) -> None:
+        """Raise BadArgument for values that make no sense."""
+        for text, what in ((self.name, "name"), (self.project, "project")):
+            if text and not NAME.fullmatch(text):
+                raise BadArgument(
+                    f"{text[:40]!r} is no {what}", "letters, digits and _.@:+-, at most 128"
+                )
+        if not self.argv or not self.program.startswith("/") or not self.cwd.startswith("/"):
+            raise BadArgument("the program and its folder need absolute paths", "moiety submit")
+        if not 0 <= self.gpus <= COUNT_MAX:
+            raise BadArgument(f"{self.gpus} is no number of GPUs", "--gpus 1, say")
+        if self.gpu is not None and not 0.001 <= self.gpu <= 1:
+            raise BadArgument(f"{self.gpu:g} is no part of a GPU", "--gpu 0.5, say")
+        if not self.gpus and (self.gpu or self.memory_bytes or self.gpu_model):
+            raise BadArgument("a part of a GPU is asked for, but on no GPU", "--gpus 1, say")
+        for amount, what in (
+            (self.memory_bytes, "memory"),
+            (self.memory_limit_bytes, "memory limit"),
+            (self.cpus, "number of processors"),
+            (self.host_memory_bytes, "host memory"),
+            (self.grace_s, "grace"),
+        ):
+            if not 0 <= amount < 1 << 60:
+                raise BadArgument(f"{amount:g} is no {what}", "a number that is not negative")
+        if self.memory_limit_bytes and self.memory_limit_bytes < self.memory_bytes:
+            raise BadArgument("the memory limit is below the memory that is kept", "a higher one")
+        if self.time_limit_s is not None and not 0 < self.time_limit_s < 1e9:
+            raise BadArgument(f"{self.time_limit_s:g} s is no time limit", "--time 2h, say")
+        if abs(self.priority) > 1_000_000:
+            raise BadArgument(f"{self.priority} is no priority", "at most 1000000")
+        if self.opportunistic and not self.preemptible:
+            raise BadArgument("opportunistic work can always be ended", "one of the two")
+        texts = [self.program, *self.argv, self.cwd, self.stdout, self.stderr]
+        texts += [f"{name}={value}" for name, value in self.environment.items()]
+        if any("\0" in text for text in texts):
+            raise BadArgument("a text has a NUL character", "the same without it")
+        if sum(len(text) + 1 for text in texts) > ARGUMENTS_MAX:
+            raise BadArgument("arguments and environment have more than 2 MiB", "a file of them")
+
+
+class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One workload of the pool, as `moiety queue -o json` shows it."""
+
+    id: int
+    name: str
+    project: str
+    uid: int
+    user: str
+    state: WorkState
+    reason: str = ""
+    """Why it is held, waits for another try, or has failed."""
+    gpus: int
+    gpu_milli: int
+    """Thousandths of each GPU; 0: the part that `gpu_memory_mib` is."""
+    gpu_memory_mib: int = 0
+    memory_limit_mib: int = 0
+    gpu_model: str = ""
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    priority: int = 0
+    opportunistic: bool = False
+    preemptible: bool = True
+    time_limit_s: float | None = None
+    grace_s: float = GRACE_S
+    submitted_s: float
+    not_before_s: float = 0.0
+    """It is not tried before this time."""
+    began_s: float | None = None
+    ended_s: float | None = None
+    attempt: int = 0
+    """How often it was started."""
+    failures: int = 0
+    """How many starts in a row have failed."""
+    intent: str = ""
+    """Why it ends: `cancelled`, `preempted`."""
+    cards: list[int] = []
+    """The indices of its GPUs."""
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    command: str = ""
+    stdout: str = ""
+    stderr: str = ""
+
+
+class WorkPage(msgspec.Struct, frozen=True):
+    """A part of a list; `after` is what to ask for next, None: nothing follows."""
+
+    rows: list[WorkRow]
+    after: int | None = None
+
+
+class ProjectRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A project, as pool.yaml has it. Quotas and limits are numbers of GPUs."""
+
+    name: str
+    parent: str | None = None
+    quota: float | None = 0.0
+    """What it can have at any time; None: as much as there is."""
+    limit: float | None = None
+    """The most that it ever has; None: as much as there is."""
+    weight: float = 1.0
+    priority: int = 0
+    users: list[str] = []
+    """Who may submit; empty: every user."""
+
+
+class Projects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of pool.yaml."""
+
+    projects: list[ProjectRow]
+
+
+class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
+    """A project with what it has now."""
+
+    project: ProjectRow
+    running: int
+    waiting: int
+    gpu_milli: int
+
+
+class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The pool as a whole."""
+
+    pid: int
+    version: str
+    agent: str
+    """The directory of its agent."""
+    up_s: float
+    gpus: int
+    counts: dict[str, int]
+    """The number of workloads in each state that is no end."""
+    start_refused: int = 0
+    """How often the agent refused what the engine had decided."""
+    projects: list[ProjectUse] = []
+
+
+class WorkExplanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a workload waits, or what became of it."""
+
+    id: int
+    state: WorkState
+    kind: str
+    """The engine's reason, such as `gpus-full`; empty: the engine was not asked."""
+    text: str
+    """One sentence."""
+    is_final: bool = False
+    numbers: dict[str, int] = {}
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The number of a new workload."""
+
+    id: int
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """An error in the parts that a command shows."""
+
+    kind: str
+    what: str
+    hint: str
+    exit_code: int
+
+
+def shape_of(asked: Submission) -> tuple[int, int]:
+    """Thousandths of each GPU, and MiB of its memory; a whole GPU unless a part is asked for."""
+    memory_mib = -(-asked.memory_bytes // (1 << 20)) if asked.memory_bytes else 0
+    if not asked.gpus:
+        return 0, 0
+    if asked.gpu is None:
+        return (0 if memory_mib else WHOLE_MILLI), memory_mib
+    return round(asked.gpu * WHOLE_MILLI), memory_mib

@@ -1,0 +1,52 @@
+"""The states of work in the pool, and which follows which."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class WorkState(StrEnum):
+    """Where a workload of the pool is in its life."""
+
+    PENDING = "pending"
+    """It waits for the engine's decision."""
+    HELD = "held"
+    """It waits until a user releases it."""
+    STARTING = "starting"
+    """The decision is committed; its program is about to be started."""
+    RUNNING = "running"
+    ENDING = "ending"
+    """It was told to end and has not ended yet."""
+    DONE = "done"
+    """Its program ended with exit code 0."""
+    FAILED = "failed"
+    """Its program ended with another exit code, or by a signal."""
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed out"
+    """It ran for as long as it may."""
+
+
+ENDS: Final = frozenset(
+    {WorkState.DONE, WorkState.FAILED, WorkState.CANCELLED, WorkState.TIMED_OUT}
+)
+"""The states that nothing leaves."""
+ACTIVE: Final = frozenset({WorkState.STARTING, WorkState.RUNNING, WorkState.ENDING})
+"""The states in which a workload has its GPUs."""
+WAITING: Final = frozenset({WorkState.PENDING, WorkState.HELD})
+
+FOLLOWS: Final = {
+    WorkState.PENDING: frozenset({WorkState.HELD, WorkState.STARTING, WorkState.CANCELLED}),
+    WorkState.HELD: frozenset({WorkState.PENDING, WorkState.CANCELLED}),
+    WorkState.STARTING: frozenset(
+        {WorkState.RUNNING, WorkState.ENDING, WorkState.PENDING, WorkState.HELD} | ENDS
+    ),
+    WorkState.RUNNING: frozenset({WorkState.ENDING, WorkState.PENDING, WorkState.HELD} | ENDS),
+    WorkState.ENDING: frozenset({WorkState.PENDING, WorkState.HELD} | ENDS),
+}
+"""By state: the states that can follow. The last ones have none."""
+
+
+def may_follow(before: WorkState, after: WorkState) -> bool:
+    """Whether a workload may go from one state to another."""
+    return after in FOLLOWS.get(before, frozenset())

@@ -1,0 +1,255 @@
+"""Changes the store: every state of a workload is written here, by the one writer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from moiety.model.errors import BadArgument, InvalidValue, WorkStateWrong
+from moiety.policy.model.queues import QueueTree
+from moiety.pool.model.projects import queues_of
+from moiety.pool.model.records import ProjectRow, Submission, WorkRow, shape_of
+from moiety.pool.model.states import ACTIVE, ENDS, WAITING, WorkState, may_follow
+from moiety.pool.store import rows
+
+
+def submit(
+    connection: sqlite3.Connection, asked: Submission, uid: int, user: str, now_s: float
+) -> int:
+    """Write down a submission with its environment and script; returns its number.
+
+    Raises ProjectUnknown, or BadArgument for a project in which nothing can run.
+    """
+    project = rows.project(connection, asked.project)
+    below = [each.name for each in rows.projects(connection) if each.parent == project.name]
+    if below:
+        raise BadArgument(
+            f"project {project.name} has projects below it, and runs nothing itself",
+            f"one of these: {', '.join(below)}",
+        )
+    milli, memory_mib = shape_of(asked)
+    state = WorkState.HELD if asked.hold else WorkState.PENDING
+    values = {
+        "name": asked.name or asked.argv[0].rpartition("/")[2][:128] or "work",
+        "project": asked.project,
+        "uid": uid,
+        "user": user,
+        "state": str(state),
+        "reason": "held by its user" if asked.hold else "",
+        "gpus": asked.gpus,
+        "gpu_milli": milli,
+        "gpu_memory_mib": memory_mib,
+        "memory_limit_mib": asked.memory_limit_bytes >> 20,
+        "gpu_model": asked.gpu_model,
+        "cpu_milli": round(asked.cpus * 1000),
+        "memory_mib": asked.host_memory_bytes >> 20,
+        "priority": asked.priority,
+        "opportunistic": asked.opportunistic,
+        "preemptible": asked.preemptible,
+        "time_limit_s": asked.time_limit_s,
+        "grace_s": asked.grace_s,
+        "submitted_s": now_s,
+        "command": " ".join(asked.argv)[:4096],
+        "stdout": asked.stdout,
+        "stderr": asked.stderr,
+        "changed": next_change(connection),
+    }
+    names = ", ".join(values)
+    marks = ", ".join("?" * len(values))
+    done = connection.execute(
+        f"INSERT INTO workload({names}) VALUES({marks})", tuple(values.values())
+    )
+    number = done.lastrowid
+    assert number is not None
+    stdout = log_path(asked.stdout or "moiety-%j.log", asked, values["name"], number)
+    stderr = log_path(asked.stderr, asked, values["name"], number) if asked.stderr else stdout
+    connection.execute(
+        "UPDATE workload SET stdout = ?, stderr = ? WHERE id = ?", (stdout, stderr, number)
+    )
+    connection.execute(
+        "INSERT INTO body VALUES(?, ?, ?)",
+        (number, msgspec.msgpack.encode(asked), asked.script.encode("utf-8", "surrogateescape")),
+    )
+    return number
+
+
+def log_path(pattern: str, asked: Submission, name: Any, number: int) -> str:
+    """The path of a log, absolute, with %j, %x and %% replaced."""
+    parts = pattern.split("%%")
+    path = "%".join(part.replace("%j", str(number)).replace("%x", str(name)) for part in parts)
+    return path if path.startswith("/") else f"{asked.cwd.rstrip('/')}/{path}"
+
+
+def next_change(connection: sqlite3.Connection) -> int:
+    """The number of the next change; readers ask for what came after one."""
+    return int(connection.execute("SELECT max(changed) FROM workload").fetchone()[0] or 0) + 1
+
+
+def transition(
+    connection: sqlite3.Connection, number: int, state: WorkState, **values: Any
+) -> WorkRow:
+    """Change the state of a workload, and these of its columns; returns the row as it is then.
+
+    Raises WorkUnknown, and WorkStateWrong if the state cannot follow.
+    """
+    before = rows.workload(connection, number)
+    if not may_follow(before.state, state):
+        raise wrong_state(before, state)
+    values = {"state": str(state), **values, "changed": next_change(connection)}
+    names = ", ".join(f"{name} = ?" for name in values)
+    connection.execute(f"UPDATE workload SET {names} WHERE id = ?", (*values.values(), number))
+    return rows.workload(connection, number)
+
+
+def wrong_state(row: WorkRow, state: WorkState) -> WorkStateWrong:
+    """Why a workload cannot come into a state."""
+    hint = "`moiety queue`, `moiety history`"
+    if state is WorkState.HELD and row.state in ACTIVE:
+        hint = f"`moiety cancel {row.id}`: only work that waits can be held"
+    return WorkStateWrong(f"workload {row.id} is {row.state}: it cannot become {state}", hint)
+
+
+def cancel_waiting(
+    connection: sqlite3.Connection, number: int, reason: str, now_s: float
+) -> WorkRow | None:
+    """Take a workload out of the queue; None if it does not wait any more."""
+    if rows.workload(connection, number).state not in WAITING:
+        return None
+    return transition(connection, number, WorkState.CANCELLED, reason=reason, ended_s=now_s)
+
+
+def set_intent(connection: sqlite3.Connection, number: int, intent: str) -> None:
+    """Say for another reason why a workload ends; nothing happens if it does not."""
+    connection.execute(
+        "UPDATE workload SET intent = ?, changed = ? WHERE id = ? AND state = 'ending'",
+        (intent, next_change(connection), number),
+    )
+
+
+def begin_attempt(
+    connection: sqlite3.Connection, number: int, attempt: int, cards: Sequence[int], now_s: float
+) -> WorkRow | None:
+    """Commit that a workload gets these GPUs, before anything is started.
+
+    Returns None if it waits no longer, or was started since the decision was made.
+    """
+    before = rows.workload(connection, number)
+    if before.state is not WorkState.PENDING or before.attempt != attempt - 1:
+        return None
+    named = ",".join(map(str, cards))
+    connection.execute(
+        "INSERT INTO attempt(workload, number, cards, committed_s) VALUES(?, ?, ?, ?)",
+        (number, attempt, named, now_s),
+    )
+    return transition(
+        connection,
+        number,
+        WorkState.STARTING,
+        attempt=attempt,
+        cards=named,
+        began_s=now_s,
+        reason="",
+        intent="",
+    )
+
+
+def started(
+    connection: sqlite3.Connection,
+    number: int,
+    attempt: int,
+    pid: int,
+    started_at: int,
+    agent: str = "",
+) -> WorkState:
+    """The supervisor of an attempt runs; returns the state of the workload from now on."""
+    connection.execute(
+        "UPDATE attempt SET supervisor_pid = ?, supervisor_started = ?, agent_workload = ? "
+        "WHERE workload = ? AND number = ?",
+        (pid, started_at, agent, number, attempt),
+    )
+    before = rows.workload(connection, number)
+    if before.state is not WorkState.STARTING or before.attempt != attempt:
+        return before.state
+    return transition(connection, number, WorkState.RUNNING).state
+
+
+def agent_workload(connection: sqlite3.Connection, number: int) -> str:
+    """The agent's name of the share of a workload's last attempt; empty if it is not known."""
+    found = connection.execute(
+        "SELECT agent_workload FROM attempt WHERE workload = ? ORDER BY number DESC LIMIT 1",
+        (number,),
+    ).fetchone()
+    return str(found[0]) if found else ""
+
+
+def end_attempt(
+    connection: sqlite3.Connection,
+    number: int,
+    attempt: int,
+    state: WorkState,
+    outcome: str,
+    now_s: float,
+    **values: Any,
+) -> WorkRow | None:
+    """An attempt is over, and its GPUs are free; None if it was over already."""
+    before = rows.workload(connection, number)
+    if before.attempt != attempt or before.state not in ACTIVE:
+        return None
+    connection.execute(
+        "UPDATE attempt SET ended_s = ?, outcome = ? WHERE workload = ? AND number = ?",
+        (now_s, outcome, number, attempt),
+    )
+    if state in ENDS:
+        values["ended_s"] = now_s
+    else:
+        values |= {"began_s": None, "cards": "", "intent": ""}
+    return transition(connection, number, state, **values)
+
+
+def apply(connection: sqlite3.Connection, projects: Sequence[ProjectRow]) -> list[str]:
+    """Make or change projects; returns one line for each that is different now.
+
+    Raises InvalidValue if the tree that they make with the others makes no sense.
+    """
+    known = {each.name: each for each in rows.projects(connection)}
+    wanted = known | {each.name: each for each in projects}
+    try:
+        tree = QueueTree(queues_of(wanted.values()))
+    except InvalidValue as error:
+        raise BadArgument(error.what, "another parent, quota or limit") from None
+    for parent, _, total, own in tree.above_parents():
+        raise BadArgument(
+            f"the projects below {parent} have a quota of {total / 1000:g} GPUs together, "
+            f"and it has {own / 1000:g}",
+            "smaller quotas",
+        )
+    for name, below in tree.children.items():
+        has = connection.execute(
+            f"SELECT count(*) FROM workload WHERE project = ? AND {rows.LIVE}", (name,)
+        ).fetchone()[0]
+        if name is not None and below and has:
+            raise BadArgument(
+                f"project {name} has {has} workloads, so it can have no projects below it",
+                "another parent",
+            )
+    lines = []
+    for each in projects:
+        before = known.get(each.name)
+        if before == each:
+            continue
+        lines.append(f"project {each.name} {'changed' if before else 'created'}")
+        connection.execute(
+            "INSERT INTO project VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET row = excluded.row",
+            (each.name, msgspec.json.encode(each)),
+        )
+    return lines
+
+
+def audit(connection: sqlite3.Connection, uid: int, act: str, target: str, now_s: float) -> None:
+    """Write down who did what."""
+    connection.execute(
+        "INSERT INTO audit(at_s, uid, act, target) VALUES(?, ?, ?, ?)", (now_s, uid, act, target)
+    )

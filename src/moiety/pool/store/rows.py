@@ -1,0 +1,155 @@
+"""Reads the store: one workload, pages of workloads, projects."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moiety.model.errors import ProjectUnknown, WorkAmbiguous, WorkUnknown
+from moiety.pool.model.records import PAGE_MAX, ProjectRow, Submission, WorkPage, WorkRow
+from moiety.pool.model.states import ENDS, WorkState
+
+COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(WorkRow))
+SELECT: Final = f"SELECT {', '.join(COLUMNS)} FROM workload"
+LIVE: Final = "state IN ('pending', 'held', 'starting', 'running', 'ending')"
+
+
+def row_of(values: Sequence[Any]) -> WorkRow:
+    """A row of `SELECT`."""
+    found = dict(zip(COLUMNS, values, strict=True))
+    cards = found["cards"]
+    found["cards"] = [int(card) for card in cards.split(",")] if cards else []
+    found["state"] = WorkState(found["state"])
+    found["opportunistic"] = bool(found["opportunistic"])
+    found["preemptible"] = bool(found["preemptible"])
+    return WorkRow(**found)
+
+
+def workload(connection: sqlite3.Connection, number: int) -> WorkRow:
+    """One workload; raises WorkUnknown."""
+    found = connection.execute(f"{SELECT} WHERE id = ?", (number,)).fetchone()
+    if found is None:
+        raise WorkUnknown(str(number))
+    return row_of(found)
+
+
+def find(connection: sqlite3.Connection, target: str) -> WorkRow:
+    """By number, or by a name: the only live one, else the last; raises WorkAmbiguous."""
+    if target.isascii() and target.isdecimal() and len(target) < 18:
+        return workload(connection, int(target))
+    live = connection.execute(
+        f"SELECT id FROM workload WHERE name = ? AND {LIVE} ORDER BY id LIMIT 20", (target,)
+    ).fetchall()
+    if len(live) > 1:
+        raise WorkAmbiguous(target, [number for (number,) in live])
+    last = connection.execute("SELECT max(id) FROM workload WHERE name = ?", (target,)).fetchone()
+    number = live[0][0] if live else last[0]
+    if number is None:
+        raise WorkUnknown(target)
+    return workload(connection, number)
+
+
+def page(
+    connection: sqlite3.Connection,
+    *,
+    over: bool = False,
+    states: Iterable[str] = (),
+    project: str = "",
+    user: str = "",
+    after: int | None = None,
+    limit: int = 100,
+) -> WorkPage:
+    """Live workloads, the oldest first, or those that are over, the newest first."""
+    limit = max(1, min(limit, PAGE_MAX))
+    where, values = [LIVE if not over else "ended_s IS NOT NULL"], []
+    wanted = [WorkState(state) for state in states]
+    if wanted:
+        where.append(f"state IN ({', '.join('?' * len(wanted))})")
+        values += [str(state) for state in wanted]
+    for column, value in (("project", project), ("user", user)):
+        if value:
+            where.append(f"{column} = ?")
+            values.append(value)
+    if after is not None:
+        where.append(f"id {'<' if over else '>'} ?")
+        values.append(str(after))
+    order = "DESC" if over else "ASC"
+    found = connection.execute(
+        f"{SELECT} WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?", (*values, limit + 1)
+    ).fetchall()
+    rows = [row_of(each) for each in found[:limit]]
+    return WorkPage(rows, rows[-1].id if len(found) > limit else None)
+
+
+def live(connection: sqlite3.Connection, states: Iterable[WorkState]) -> list[WorkRow]:
+    """All workloads in these states, which are none of the ends."""
+    wanted = [str(state) for state in states]
+    assert not ENDS.intersection(wanted), "there may be any number of them"
+    marks = ", ".join("?" * len(wanted))
+    found = connection.execute(
+        f"{SELECT} WHERE {LIVE} AND state IN ({marks}) ORDER BY id", tuple(wanted)
+    )
+    return [row_of(each) for each in found]
+
+
+def is_any_pending(connection: sqlite3.Connection) -> bool:
+    """Whether anything waits for a decision."""
+    found = connection.execute(
+        f"SELECT 1 FROM workload WHERE {LIVE} AND state = 'pending' LIMIT 1"
+    ).fetchone()
+    return found is not None
+
+
+def since(connection: sqlite3.Connection, change: int) -> tuple[list[WorkRow], int]:
+    """What has changed since a change of this number, and the number of the last change."""
+    found = connection.execute(
+        f"SELECT {', '.join(COLUMNS)}, changed FROM workload WHERE changed > ? ORDER BY changed",
+        (change,),
+    ).fetchall()
+    return [row_of(each[:-1]) for each in found], found[-1][-1] if found else change
+
+
+def counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many live workloads there are in each state."""
+    found = connection.execute(
+        f"SELECT state, count(*) FROM workload WHERE {LIVE} GROUP BY state"
+    ).fetchall()
+    return dict(found)
+
+
+def waiting_by_project(connection: sqlite3.Connection) -> dict[str, int]:
+    """How many workloads of each project wait or are held."""
+    found = connection.execute(
+        f"SELECT project, count(*) FROM workload WHERE {LIVE} AND state IN ('pending', 'held') "
+        "GROUP BY project"
+    ).fetchall()
+    return dict(found)
+
+
+def submission(connection: sqlite3.Connection, number: int) -> Submission:
+    """What was submitted; raises WorkUnknown."""
+    found = connection.execute(
+        "SELECT submission FROM body WHERE workload = ?", (number,)
+    ).fetchone()
+    if found is None:
+        raise WorkUnknown(str(number))
+    asked: Submission = msgspec.msgpack.decode(found[0], type=Submission)
+    return asked
+
+
+def projects(connection: sqlite3.Connection) -> list[ProjectRow]:
+    """All projects, by name."""
+    found = connection.execute("SELECT row FROM project ORDER BY name").fetchall()
+    return [msgspec.json.decode(row, type=ProjectRow) for (row,) in found]
+
+
+def project(connection: sqlite3.Connection, name: str) -> ProjectRow:
+    """One project; raises ProjectUnknown."""
+    found = connection.execute("SELECT row FROM project WHERE name = ?", (name,)).fetchone()
+    if found is None:
+        raise ProjectUnknown(name, [each.name for each in projects(connection)])
+    row: ProjectRow = msgspec.json.decode(found[0], type=ProjectRow)
+    return row

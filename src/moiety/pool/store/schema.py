@@ -1,0 +1,93 @@
+"""The schema of the store, and how an older one becomes the present one."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from moiety.model.errors import StoreNewer
+
+MIGRATIONS: Final = (
+    """
+    CREATE TABLE project(
+      name TEXT PRIMARY KEY,
+      row BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE workload(
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      name TEXT NOT NULL,
+      project TEXT NOT NULL REFERENCES project(name),
+      uid INTEGER NOT NULL,
+      user TEXT NOT NULL,
+      state TEXT NOT NULL,
+      reason TEXT NOT NULL DEFAULT '',
+      gpus INTEGER NOT NULL,
+      gpu_milli INTEGER NOT NULL,
+      gpu_memory_mib INTEGER NOT NULL,
+      memory_limit_mib INTEGER NOT NULL,
+      gpu_model TEXT NOT NULL,
+      cpu_milli INTEGER NOT NULL,
+      memory_mib INTEGER NOT NULL,
+      priority INTEGER NOT NULL,
+      opportunistic INTEGER NOT NULL,
+      preemptible INTEGER NOT NULL,
+      time_limit_s REAL,
+      grace_s REAL NOT NULL,
+      submitted_s REAL NOT NULL,
+      not_before_s REAL NOT NULL DEFAULT 0,
+      began_s REAL,
+      ended_s REAL,
+      attempt INTEGER NOT NULL DEFAULT 0,
+      failures INTEGER NOT NULL DEFAULT 0,
+      intent TEXT NOT NULL DEFAULT '',
+      cards TEXT NOT NULL DEFAULT '',
+      exit_code INTEGER,
+      exit_signal INTEGER,
+      command TEXT NOT NULL,
+      stdout TEXT NOT NULL,
+      stderr TEXT NOT NULL,
+      changed INTEGER NOT NULL
+    );
+    CREATE INDEX workload_changed ON workload(changed);
+    CREATE INDEX workload_live ON workload(id)
+      WHERE state IN ('pending', 'held', 'starting', 'running', 'ending');
+    CREATE INDEX workload_over ON workload(ended_s) WHERE ended_s IS NOT NULL;
+    CREATE INDEX workload_name ON workload(name);
+    CREATE TABLE body(
+      workload INTEGER PRIMARY KEY REFERENCES workload(id),
+      submission BLOB NOT NULL,
+      script BLOB NOT NULL
+    );
+    CREATE TABLE attempt(
+      workload INTEGER NOT NULL REFERENCES workload(id),
+      number INTEGER NOT NULL,
+      cards TEXT NOT NULL,
+      committed_s REAL NOT NULL,
+      supervisor_pid INTEGER,
+      supervisor_started INTEGER,
+      agent_workload TEXT NOT NULL DEFAULT '',
+      ended_s REAL,
+      outcome TEXT NOT NULL DEFAULT '',
+      PRIMARY KEY(workload, number)
+    ) WITHOUT ROWID;
+    CREATE TABLE audit(
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      at_s REAL NOT NULL,
+      uid INTEGER NOT NULL,
+      act TEXT NOT NULL,
+      target TEXT NOT NULL
+    );
+    INSERT INTO project VALUES('default', '{"name":"default","quota":0.0}');
+    """,
+)
+"""Each brings the store to the version of its place, counted from 1. None is ever changed."""
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the store to the present schema; raises StoreNewer."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > len(MIGRATIONS):
+        raise StoreNewer(version, len(MIGRATIONS))
+    for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+        connection.executescript(f"BEGIN IMMEDIATE; {statements}; PRAGMA user_version={number};")
+        connection.execute("COMMIT")
