@@ -1,0 +1,45 @@
+"""The engine's process: it reads requests on stdin and answers on stdout, until stdin ends."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from moiety.agent.system.paths import Directory
+from moiety.pool.engine.messages import (
+    CycleRequest,
+    EngineAnswer,
+    EngineFailed,
+    EngineRequest,
+    receive,
+    send,
+)
+from moiety.pool.engine.planner import PoolPlanner
+from moiety.pool.paths import PoolPaths
+from moiety.pool.store.database import reader
+
+
+def main() -> int:
+    """Serve one server: `python -m moiety.pool.engine AGENT-FOLDER own|system`."""
+    directory = Directory(Path(sys.argv[1]), shared=sys.argv[2] == "system")
+    planner = PoolPlanner(reader(PoolPaths(directory)))
+    while (body := receive(sys.stdin.buffer)) is not None:
+        request: EngineRequest = msgspec.msgpack.decode(body, type=EngineRequest)
+        answer: EngineAnswer
+        try:
+            if isinstance(request, CycleRequest):
+                answer = planner.cycle(request)
+            else:
+                answer = planner.reasons(request)
+        except Exception as error:
+            traceback.print_exc()
+            answer = EngineFailed(f"{type(error).__name__}: {error}")
+        send(sys.stdout.buffer, answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What the server and its engine's process say to each other, and how it is framed."""
+
+from __future__ import annotations
+
+import struct
+from typing import IO, Final
+
+import msgspec
+
+LENGTH: Final = struct.Struct("<I")
+
+
+class CardView(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU, and what is on it that the pool did not start."""
+
+    index: int
+    model: str
+    memory_mib: int
+    """What the arbiter shares out."""
+    usable: bool = True
+    """False: it is drained or lost, and gets nothing new."""
+    outside_milli: int = 0
+    """Thousandths of its time that are promised to others, or that they use."""
+    outside_mib: int = 0
+    """Memory that is promised to others, or that they have."""
+
+
+class MachineView(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine as a snapshot needs it."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    cards: list[CardView]
+
+
+class CycleRequest(msgspec.Struct, frozen=True, tag="cycle"):
+    """Decide; answered by CycleAnswer."""
+
+    machine: MachineView
+    now_s: float
+
+
+class ReasonsRequest(msgspec.Struct, frozen=True, tag="reasons"):
+    """Why do these wait? Answered by ReasonsAnswer."""
+
+    machine: MachineView
+    now_s: float
+    numbers: list[int]
+
+
+class StartOrder(msgspec.Struct, frozen=True):
+    """A workload gets GPUs."""
+
+    number: int
+    attempt: int
+    cards: list[int]
+    gpu_milli: int
+    """Thousandths of each."""
+
+
+class EndOrder(msgspec.Struct, frozen=True):
+    """A running workload gives its GPUs to others."""
+
+    number: int
+    reason: str
+
+
+class CycleAnswer(msgspec.Struct, frozen=True, tag="decided"):
+    """What is to be done, in this order, and when to decide again if nothing happens."""
+
+    ends: list[EndOrder]
+    starts: list[StartOrder]
+    look_s: float | None
+
+
+class WaitReason(msgspec.Struct, frozen=True):
+    """Why a workload waits."""
+
+    kind: str
+    text: str
+    is_final: bool = False
+    numbers: dict[str, int] = {}
+
+
+class ReasonsAnswer(msgspec.Struct, frozen=True, tag="because"):
+    """By number: why it waits."""
+
+    reasons: dict[int, WaitReason]
+
+
+class EngineFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """The engine could not decide."""
+
+    problem: str
+
+
+EngineRequest = CycleRequest | ReasonsRequest
+EngineAnswer = CycleAnswer | ReasonsAnswer | EngineFailed
+
+
+def send(stream: IO[bytes], message: EngineRequest | EngineAnswer) -> None:
+    """Write one message."""
+    body = msgspec.msgpack.encode(message)
+    stream.write(LENGTH.pack(len(body)) + body)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> bytes | None:
+    """The body of the next message; None: the other end is gone."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack(head)
+    body = stream.read(length)
+    return body if len(body) == length else None

@@ -1,0 +1,232 @@
+"""The store and the machine as a snapshot of `moiety.policy`, and its decisions as orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from moiety.policy.model.cluster import WHOLE_GPU, GpuDevice, Node
+from moiety.policy.model.decisions import Decision, Eviction, Placement, PlacementRefusal
+from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
+from moiety.policy.model.workloads import Shape, Subgroup, Workload
+from moiety.pool.engine.messages import (
+    CardView,
+    CycleAnswer,
+    EndOrder,
+    MachineView,
+    StartOrder,
+    WaitReason,
+)
+from moiety.pool.model.records import OUTSIDE, WorkRow
+from moiety.pool.model.states import ACTIVE, WorkState
+
+MAIN: Final = "main"
+FIRST_MONDAY_S: Final = 4 * 86400.0
+"""The first Monday of Unix time, at midnight of UTC."""
+
+
+@dataclass(slots=True)
+class PoolNodes:
+    """The nodes of a machine: one for each model of GPU and size of its memory."""
+
+    nodes: tuple[Node, ...] = ()
+    cards: dict[str, list[CardView]] = field(default_factory=dict)
+    """By node: its GPUs, in the order of the node's own numbers."""
+
+    def spot(self, indices: Iterable[int], gpu_milli: int) -> Spot:
+        """The place of a workload that has these GPUs of the machine."""
+        wanted = set(indices)
+        for name, cards in self.cards.items():
+            own = tuple(at for at, card in enumerate(cards) if card.index in wanted)
+            if own or not wanted:
+                return Spot(name, own, gpu_milli)
+        return Spot(next(iter(self.cards)), (), 0)
+
+    def indices(self, spot: Spot) -> list[int]:
+        """The GPUs of the machine at a place."""
+        return [self.cards[spot.node][at].index for at in spot.gpus]
+
+
+def nodes_of(machine: MachineView) -> PoolNodes:
+    """The nodes of a machine; its processors and memory are divided by the number of GPUs."""
+    kinds: dict[tuple[str, int], list[CardView]] = {}
+    for card in sorted(machine.cards, key=lambda each: each.index):
+        kinds.setdefault((card.model, card.memory_mib), []).append(card)
+    if not kinds:
+        node = Node(machine.name, machine.cpu_milli, machine.memory_mib)
+        return PoolNodes((node,), {node.name: []})
+    found = PoolNodes()
+    total = len(machine.cards)
+    for at, ((model, memory_mib), cards) in enumerate(kinds.items()):
+        node = Node(
+            machine.name if len(kinds) == 1 else f"{machine.name}/{at}",
+            machine.cpu_milli * len(cards) // total,
+            machine.memory_mib * len(cards) // total,
+            tuple(GpuDevice(i, is_healthy=card.usable) for i, card in enumerate(cards)),
+            model=model,
+            gpu_memory_mib=memory_mib,
+            topology=(("machine", machine.name),),
+        )
+        found.nodes += (node,)
+        found.cards[node.name] = cards
+    return found
+
+
+def workload_of(row: WorkRow, models: Iterable[str]) -> Workload:
+    """A workload as the engine knows it; `models` are those of the machine."""
+    named = row.gpu_model.lower()
+    wanted = frozenset(m for m in models if named in m.lower()) if named else frozenset()
+    shape = Shape(
+        cpu_milli=row.cpu_milli,
+        memory_mib=row.memory_mib,
+        gpus=row.gpus,
+        gpu_milli=row.gpu_milli,
+        gpu_memory_mib=row.gpu_memory_mib,
+        models=wanted or (frozenset({row.gpu_model}) if named else frozenset()),
+    )
+    return Workload(
+        str(row.id),
+        (Subgroup(MAIN, shape),),
+        queue=row.project,
+        user=row.user,
+        priority=row.priority,
+        is_preemptible=row.preemptible,
+        is_opportunistic=row.opportunistic,
+        submitted_s=row.submitted_s,
+    )
+
+
+def outside_work(nodes: PoolNodes) -> tuple[list[Workload], list[Running]]:
+    """What the pool did not start, as work that cannot be taken away."""
+    workloads: list[Workload] = []
+    running: list[Running] = []
+    for name, cards in nodes.cards.items():
+        for at, card in enumerate(cards):
+            if not (card.outside_milli or card.outside_mib):
+                continue
+            milli = min(max(card.outside_milli, 1), WHOLE_GPU)
+            shape = Shape(
+                gpus=1, gpu_milli=milli, gpu_memory_mib=min(card.outside_mib, card.memory_mib)
+            )
+            label = f"{OUTSIDE}{card.index}"
+            workloads.append(
+                Workload(label, (Subgroup(MAIN, shape),), queue=OUTSIDE, is_preemptible=False)
+            )
+            running.append(Running(Task(label, MAIN, 0), shape, Spot(name, (at,), milli)))
+    return workloads, running
+
+
+def running_of(row: WorkRow, workload: Workload, nodes: PoolNodes) -> Running:
+    """The task of a workload that has its GPUs."""
+    shape = workload.subgroups[0].shape
+    spot = nodes.spot(row.cards, 0)
+    memory_mib = next((node.gpu_memory_mib for node in nodes.nodes if node.name == spot.node), 0)
+    milli = shape.milli_on(memory_mib) if shape.gpus else 0
+    return Running(
+        Task(workload.name, MAIN, 0),
+        shape,
+        Spot(spot.node, spot.gpus, min(milli, WHOLE_GPU)),
+        since_s=row.began_s or 0.0,
+    )
+
+
+def snapshot_of(
+    nodes: PoolNodes,
+    rows: Iterable[WorkRow],
+    workloads: Mapping[int, Workload],
+    queues: tuple[Queue, ...],
+    now_s: float,
+) -> Snapshot:
+    """The pool now: what waits and may be tried, what runs, and what others have.
+
+    A workload that ends still has its GPUs. `workloads` has the engine's form of each row.
+    """
+    beside, running = outside_work(nodes)
+    found = [*beside]
+    for row in rows:
+        workload = workloads[row.id]
+        if row.state in ACTIVE:
+            found.append(workload)
+            running.append(running_of(row, workload, nodes))
+        elif row.state is WorkState.PENDING and row.not_before_s <= now_s:
+            found.append(workload)
+    outside = Queue(OUTSIDE, quota=Amounts(gpu_milli=0), weight=0.0)
+    return Snapshot(
+        nodes=nodes.nodes,
+        workloads=tuple(found),
+        running=tuple(running),
+        queues=(*queues, outside),
+        now_s=now_s,
+        monday_s=FIRST_MONDAY_S,
+    )
+
+
+def orders_of(
+    plan: Iterable[Decision],
+    rows: Mapping[int, WorkRow],
+    nodes: PoolNodes,
+    look_s: float | None = None,
+) -> CycleAnswer:
+    """The orders of a plan. A start on GPUs that others still have is left to a later cycle."""
+    ends: list[EndOrder] = []
+    starts: list[StartOrder] = []
+    books = GpuBooks(nodes, rows.values())
+    for each in plan:
+        if isinstance(each, Eviction):
+            row = rows.get(int(each.task.workload))
+            if row is not None and row.state in (WorkState.STARTING, WorkState.RUNNING):
+                ends.append(EndOrder(row.id, each.reason))
+        elif isinstance(each, Placement):
+            row = rows[int(each.task.workload)]
+            cards = nodes.indices(each.spot)
+            if books.take(row, cards, each.spot.gpu_milli):
+                starts.append(StartOrder(row.id, row.attempt + 1, cards, each.spot.gpu_milli))
+    return CycleAnswer(ends, starts, look_s)
+
+
+def reasons_of(plan: Iterable[Decision]) -> dict[str, WaitReason]:
+    """By the engine's name of a workload: why it waits."""
+    return {
+        each.task.workload: WaitReason(
+            str(each.reason), each.text, each.is_final, dict(each.numbers)
+        )
+        for each in plan
+        if isinstance(each, PlacementRefusal)
+    }
+
+
+class GpuBooks:
+    """What of each GPU is given out now: a plan counts what it ends as free before it is."""
+
+    def __init__(self, nodes: PoolNodes, rows: Iterable[WorkRow]) -> None:
+        cards = [card for each in nodes.cards.values() for card in each]
+        self._memory_mib = {card.index: card.memory_mib for card in cards}
+        self.milli = {card.index: card.outside_milli for card in cards}
+        self.mib = {card.index: card.outside_mib for card in cards}
+        for row in rows:
+            if row.state in ACTIVE and not row.opportunistic:
+                self._add(row, row.cards, self._milli_of(row, row.cards))
+
+    def _milli_of(self, row: WorkRow, cards: Iterable[int]) -> int:
+        sizes = [self._memory_mib.get(card, 1) for card in cards]
+        if row.gpu_milli or not sizes:
+            return row.gpu_milli
+        return -(-row.gpu_memory_mib * WHOLE_GPU // min(sizes))
+
+    def _add(self, row: WorkRow, cards: Iterable[int], milli: int) -> None:
+        for card in cards:
+            self.milli[card] = self.milli.get(card, 0) + milli
+            self.mib[card] = self.mib.get(card, 0) + row.gpu_memory_mib
+
+    def take(self, row: WorkRow, cards: list[int], milli: int) -> bool:
+        """Give GPUs to a workload; False: what it needs of them is not free yet."""
+        if row.opportunistic:
+            return True
+        for card in cards:
+            has_time = self.milli[card] + milli <= WHOLE_GPU
+            if not has_time or self.mib[card] + row.gpu_memory_mib > self._memory_mib[card]:
+                return False
+        self._add(row, cards, milli)
+        return True

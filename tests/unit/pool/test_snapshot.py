@@ -1,0 +1,151 @@
+"""The store and the machine as a snapshot, and a plan as orders."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moiety.policy.cycle import decide
+from moiety.policy.model.snapshot import Snapshot, Spot
+from moiety.pool.engine.messages import CardView, MachineView
+from moiety.pool.engine.snapshot import (
+    FIRST_MONDAY_S,
+    nodes_of,
+    orders_of,
+    reasons_of,
+    snapshot_of,
+    workload_of,
+)
+from moiety.pool.model.projects import queues_of
+from moiety.pool.model.records import ProjectRow, WorkRow
+from moiety.pool.model.states import WorkState
+
+NOW_S = 1000.0
+
+
+def machine(*cards: CardView, count: int = 2) -> MachineView:
+    found = list(cards) or [CardView(index=i, model="A", memory_mib=1000) for i in range(count)]
+    return MachineView(name="box", cpu_milli=8000, memory_mib=64000, cards=found)
+
+
+def row(number: int, **values: object) -> WorkRow:
+    plain = WorkRow(
+        id=number, name="w", project="default", uid=0, user="ann", state=WorkState.PENDING,
+        gpus=1, gpu_milli=1000, submitted_s=float(number),
+    )  # fmt: skip
+    return msgspec.structs.replace(plain, **values)
+
+
+def running(number: int, *cards: int, **values: object) -> WorkRow:
+    state = values.pop("state", WorkState.RUNNING)
+    found = row(number, state=state, cards=list(cards), attempt=1, began_s=10.0, **values)
+    return msgspec.structs.replace(found, gpus=len(cards))
+
+
+def made(view: MachineView, *found: WorkRow, projects: tuple[ProjectRow, ...] = ()) -> Snapshot:
+    models = sorted({card.model for card in view.cards})
+    workloads = {each.id: workload_of(each, models) for each in found}
+    queues = queues_of(projects or (ProjectRow(name="default"),))
+    return snapshot_of(nodes_of(view), found, workloads, queues, NOW_S)
+
+
+def test_what_waits_and_runs_is_in_the_snapshot() -> None:
+    rows = [
+        running(1, 1, gpu_milli=500),
+        running(2, 0, state=WorkState.ENDING),
+        row(3),
+        row(4, state=WorkState.HELD),
+        row(5, not_before_s=NOW_S + 1),
+        row(6, not_before_s=NOW_S),
+    ]
+    snapshot = made(machine(), *rows)
+    assert [each.name for each in snapshot.workloads] == ["1", "2", "3", "6"]
+    assert [(each.task.workload, each.spot) for each in snapshot.running] == [
+        ("1", Spot("box", (1,), 500)),
+        ("2", Spot("box", (0,), 1000)),
+    ]
+    assert FIRST_MONDAY_S % (7 * 86400) == 4 * 86400, "1970 began on a Thursday"
+
+
+def test_what_others_have_cannot_be_given_or_taken() -> None:
+    view = machine(
+        CardView(index=0, model="A", memory_mib=1000, outside_milli=600, outside_mib=100),
+        CardView(index=1, model="A", memory_mib=1000, usable=False),
+        CardView(index=2, model="A", memory_mib=1000, outside_mib=400),
+    )
+    rows = [row(1), row(2, gpu_milli=500), row(3, gpu_milli=400, gpu_memory_mib=200)]
+    snapshot = made(view, *rows)
+    answer = orders_of(decide(snapshot), {each.id: each for each in rows}, nodes_of(view))
+    assert not answer.ends
+    assert {start.number: start.cards for start in answer.starts} == {2: [2], 3: [0]}
+
+
+def test_a_machine_with_two_models_is_two_nodes() -> None:
+    cards = [CardView(index=i, model="AB"[i % 2], memory_mib=1000 * (i % 2 + 1)) for i in range(4)]
+    nodes = nodes_of(machine(*cards))
+    assert [(node.model, node.cpu_milli, len(node.gpus)) for node in nodes.nodes] == [
+        ("A", 4000, 2),
+        ("B", 4000, 2),
+    ]
+    spot = nodes.spot([1, 3], 1000)
+    assert (spot.node, spot.gpus) == ("box/1", (0, 1))
+    assert nodes.indices(spot) == [1, 3]
+    wanted = workload_of(row(1, gpu_model="b"), ["A", "B"])
+    assert wanted.subgroups[0].shape.models == frozenset({"B"})
+
+
+def test_a_machine_without_gpus_runs_what_needs_none() -> None:
+    view = MachineView(name="box", cpu_milli=1000, memory_mib=1000, cards=[])
+    rows = {1: row(1, gpus=0, gpu_milli=0, cpu_milli=800), 2: row(2)}
+    answer = orders_of(decide(made(view, *rows.values())), rows, nodes_of(view))
+    assert [(start.number, start.cards) for start in answer.starts] == [(1, [])]
+
+
+def test_a_start_waits_for_the_end_that_makes_its_room() -> None:
+    projects = (ProjectRow(name="a", quota=1), ProjectRow(name="b", quota=1))
+    rows = {
+        1: running(1, 0, project="b"),
+        2: running(2, 1, project="b", state=WorkState.RUNNING),
+        3: row(3, project="a"),
+    }
+    plan = decide(made(machine(), *rows.values(), projects=projects))
+    answer = orders_of(plan, rows, nodes_of(machine()))
+    assert len(answer.ends) == 1
+    assert answer.starts == [], "the GPU is not free yet"
+    assert "queue b has 2 of a fair share of 1" in answer.ends[0].reason
+    ended = answer.ends[0].number
+    rows[ended] = msgspec.structs.replace(rows[ended], state=WorkState.ENDING)
+    plan = decide(made(machine(), *rows.values(), projects=projects))
+    again = orders_of(plan, rows, nodes_of(machine()))
+    assert (again.ends, again.starts) == ([], []), "it is told once"
+
+
+def test_memory_alone_takes_as_large_a_part_of_the_time() -> None:
+    rows = {1: row(1, gpu_milli=0, gpu_memory_mib=250)}
+    answer = orders_of(decide(made(machine(), rows[1])), rows, nodes_of(machine()))
+    assert [start.gpu_milli for start in answer.starts] == [250]
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_queue_is_served_as_far_as_it_fits(count: int) -> None:
+    rows = {number: row(number) for number in range(1, 21)}
+    view = machine(count=count)
+    answer = orders_of(decide(made(view, *rows.values())), rows, nodes_of(view))
+    assert [start.number for start in answer.starts] == list(range(1, count + 1))
+    assert sorted(card for start in answer.starts for card in start.cards) == list(range(count))
+    assert all(start.attempt == 1 for start in answer.starts)
+
+
+def test_reasons_are_the_engines_own() -> None:
+    rows = {1: running(1, 0), 2: running(2, 1), 3: row(3), 4: row(4, gpus=3)}
+    found = reasons_of(decide(made(machine(), *rows.values())))
+    assert set(found) == {"3", "4"}
+    assert found["3"].kind == "gpus-full"
+    assert found["4"].is_final
+    assert "queue default has 2" in found["3"].text
+
+
+def test_opportunistic_work_runs_on_what_is_left() -> None:
+    rows = {1: running(1, 0), 2: row(2, opportunistic=True), 3: row(3, opportunistic=True)}
+    answer = orders_of(decide(made(machine(), *rows.values())), rows, nodes_of(machine()))
+    assert [(start.number, start.cards) for start in answer.starts] == [(2, [1])]
