@@ -1,0 +1,184 @@
+"""The loop: one decision after the other, each committed before it is carried out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from moiety.model.errors import MoietyError
+from moiety.pool.control import machine
+from moiety.pool.control.outcomes import PREEMPTED, of_failed_start
+from moiety.pool.control.running import RunningWork
+from moiety.pool.engine.messages import (
+    CycleAnswer,
+    CycleRequest,
+    EndOrder,
+    MachineView,
+    ReasonsRequest,
+    StartOrder,
+    WaitReason,
+)
+from moiety.pool.engine.process import EngineProcess
+from moiety.pool.launch.launcher import Launcher, LaunchOrder, StartFailed
+from moiety.pool.model.records import Submission, WorkRow
+from moiety.pool.model.states import ACTIVE, WorkState
+from moiety.pool.paths import PoolPaths
+from moiety.pool.store import changes, rows
+from moiety.pool.store.writer import StoreWriter
+
+T = TypeVar("T")
+LOOK_S: Final = 5.0
+"""The longest time between two decisions while work waits: others' programs end without a word."""
+TOGETHER_S: Final = 0.005
+"""What happens within this time is decided at once."""
+PAUSE_MAX_S: Final = 2.0
+"""Between two decisions passes as much time as the last one took, but no more than this."""
+FAILED_S: Final = 1.0
+"""The time until the next try after the agent or the engine has failed."""
+STARTS: Final = 8
+"""How many starts are made at the same time."""
+
+
+class PoolLoop:
+    """Decides and carries out, for one pool."""
+
+    def __init__(
+        self,
+        paths: PoolPaths,
+        writer: StoreWriter,
+        engine: EngineProcess,
+        launcher: Launcher,
+        reader: sqlite3.Connection,
+    ) -> None:
+        self.running = RunningWork(paths, writer, self.changed)
+        self.start_refused = 0
+        """How often the agent refused what the engine had decided."""
+        self.machine: MachineView | None = None
+        """The machine as it was seen last."""
+        self._paths = paths
+        self._writer = writer
+        self._engine = engine
+        self._launcher = launcher
+        self._reader = reader
+        self._threads = ThreadPoolExecutor(STARTS, "start")
+        self._wake = asyncio.Event()
+        self._waiters: asyncio.Event = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._log: Any = structlog.get_logger()
+
+    def changed(self) -> None:
+        """Something changed: those who wait look again, and a decision is made soon."""
+        self._wake.set()
+        self._waiters.set()
+        self._waiters = asyncio.Event()
+
+    async def next_change(self, timeout_s: float) -> None:
+        """Wait until something changes, or for this long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._waiters.wait(), timeout_s)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """What a write returns, once it is durable."""
+        return await asyncio.wrap_future(self._writer.write(work))
+
+    async def run(self) -> None:
+        """Adopt what runs, then decide for ever."""
+        await self.running.adopt_all(rows.live(self._reader, ACTIVE))
+        self._wake.set()
+        wait_s: float | None = None
+        took_s = 0.0
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait_s)
+            await asyncio.sleep(min(max(took_s, TOGETHER_S), PAUSE_MAX_S))
+            self._wake.clear()
+            began_s = time.monotonic()
+            try:
+                wait_s = await self._cycle()
+            except (MoietyError, OSError, sqlite3.Error) as error:
+                self._log.warning("cycle_failed", problem=str(error))
+                wait_s = FAILED_S
+            took_s = time.monotonic() - began_s
+
+    async def reasons(self, numbers: list[int]) -> dict[int, WaitReason]:
+        """The engine's reasons why these wait; raises InternalError or the agent's errors."""
+        view = self.machine or await self._look()
+        asked = ReasonsRequest(view, time.time(), numbers)
+        return (await asyncio.to_thread(self._engine.reasons, asked)).reasons
+
+    async def _cycle(self) -> float | None:
+        """Decide once; returns for how long nothing has to be decided, None: for ever."""
+        if not rows.is_any_pending(self._reader):
+            return None
+        view = await self._look()
+        now_s = time.time()
+        plan = await asyncio.to_thread(self._engine.cycle, CycleRequest(view, now_s))
+        await self._carry_out(plan, now_s)
+        look_s = LOOK_S if plan.look_s is None else plan.look_s - time.time()
+        return min(max(look_s, TOGETHER_S), LOOK_S)
+
+    async def _look(self) -> MachineView:
+        own = self.running.agent_workloads
+        arguments = self._launcher.agent_arguments
+        self.machine = await asyncio.to_thread(machine.look, self._paths, arguments, own)
+        return self.machine
+
+    async def _carry_out(self, plan: CycleAnswer, now_s: float) -> None:
+        for end in plan.ends:
+            await self._end(end)
+        begun = await asyncio.gather(*(self._commit(each, now_s) for each in plan.starts))
+        for found in begun:
+            if found is not None:
+                task = asyncio.create_task(self._start(found))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        if begun:
+            self._waiters.set()
+            self._waiters = asyncio.Event()
+
+    async def _end(self, end: EndOrder) -> None:
+        """Have a running workload give its GPUs to others; it waits again afterwards."""
+        await self.end(end.number, PREEMPTED, end.reason)
+
+    async def end(self, number: int, intent: str, reason: str) -> WorkRow:
+        """Tell a workload that has GPUs to end; raises WorkStateWrong."""
+        row = await self.write(
+            partial(
+                changes.transition,
+                number=number,
+                state=WorkState.ENDING,
+                intent=intent,
+                reason=reason,
+            )
+        )
+        self.running.terminate(number)
+        return row
+
+    async def _commit(self, start: StartOrder, now_s: float) -> LaunchOrder | None:
+        def work(connection: sqlite3.Connection) -> tuple[WorkRow, Submission] | None:
+            row = changes.begin_attempt(connection, start.number, start.attempt, start.cards, now_s)
+            return None if row is None else (row, rows.submission(connection, start.number))
+
+        found = await self.write(work)
+        return None if found is None else LaunchOrder(*found, start.gpu_milli)
+
+    async def _start(self, order: LaunchOrder) -> None:
+        """Start an attempt that is committed."""
+        row = order.row
+        loop = asyncio.get_running_loop()
+        try:
+            launched = await loop.run_in_executor(self._threads, self._launcher.start, order)
+        except StartFailed as error:
+            self.start_refused += error.is_refusal
+            self._log.warning("start_failed", workload=row.id, problem=str(error))
+            await self.running.end(row.id, row.attempt, partial(of_failed_start, text=str(error)))
+            return
+        await self.running.began(row, launched)

@@ -1,0 +1,91 @@
+"""What becomes of a workload when an attempt is over: by the exit record, or by what remains."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from moiety.pool.launch.supervised import Remains
+from moiety.pool.model.records import WorkRow
+from moiety.pool.model.states import WorkState
+from moiety.pool.starter.records import Exit, Exited, FailedToStart, Reason, Signaled
+
+FAILURES_MAX: Final = 3
+"""So many starts in a row that fail hold a workload."""
+BACKOFF_FIRST_S: Final = 1.0
+PREEMPTED: Final = "preempted"
+CANCELLED: Final = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOutcome:
+    """The state that follows an attempt, a word for it, and columns that change."""
+
+    state: WorkState
+    word: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def of_exit(row: WorkRow, record: Exit, now_s: float) -> AttemptOutcome:
+    """The outcome of a program that was started, or could not be."""
+    ended = record.outcome
+    if isinstance(ended, FailedToStart):
+        return of_failed_start(row, f"its program could not be started: {ended.text}", now_s)
+    if not isinstance(ended, Exited | Signaled):
+        why = "its supervisor was killed: how its program ended is not known"
+        return AttemptOutcome(WorkState.FAILED, "lost", {"reason": why})
+    code = ended.code if isinstance(ended, Exited) else None
+    number = ended.signal if isinstance(ended, Signaled) else None
+    values: dict[str, Any] = {"exit_code": code, "exit_signal": number, "failures": 0}
+    word = f"exited {code}" if number is None else f"signaled {number}"
+    if record.reason is Reason.TIME_LIMIT:
+        why = "its time limit was reached"
+        return AttemptOutcome(WorkState.TIMED_OUT, word, values | {"reason": why})
+    if record.reason is Reason.CANCELLED:
+        if row.intent == PREEMPTED:
+            return AttemptOutcome(WorkState.PENDING, PREEMPTED, {"failures": 0})
+        return AttemptOutcome(WorkState.CANCELLED, word, values)
+    if code == 0:
+        return AttemptOutcome(WorkState.DONE, word, values | {"reason": ""})
+    why = f"its program ended with exit code {code}" if number is None else _by_signal(number)
+    return AttemptOutcome(WorkState.FAILED, word, values | {"reason": why})
+
+
+def of_failed_start(row: WorkRow, text: str, now_s: float) -> AttemptOutcome:
+    """It is tried again later, and the third failure in a row holds it."""
+    if row.intent == CANCELLED:
+        return AttemptOutcome(WorkState.CANCELLED, "never started")
+    failures = row.failures + 1
+    values: dict[str, Any] = {"failures": failures, "reason": text}
+    if failures >= FAILURES_MAX:
+        values["reason"] = f"{failures} starts in a row failed: {text}"
+        return AttemptOutcome(WorkState.HELD, "failed to start", values)
+    values["not_before_s"] = now_s + BACKOFF_FIRST_S * 2 ** (failures - 1)
+    return AttemptOutcome(WorkState.PENDING, "failed to start", values)
+
+
+def of_remains(row: WorkRow, remains: Remains, now_s: float) -> AttemptOutcome:
+    """The outcome of an attempt of which nothing runs any more."""
+    if remains.exit is not None:
+        return of_exit(row, remains.exit, now_s)
+    if remains.damaged is not None:
+        why = f"the record {remains.damaged.name} of its supervisor is damaged"
+        return AttemptOutcome(WorkState.FAILED, "lost", {"reason": why})
+    if remains.started is None:
+        if row.intent == CANCELLED:
+            return AttemptOutcome(WorkState.CANCELLED, "never started")
+        return AttemptOutcome(WorkState.PENDING, "never started", {"reason": ""})
+    if not remains.is_of_this_boot:
+        why = "the machine was restarted while it ran"
+    else:
+        why = "its supervisor was killed: how its program ended is not known"
+    return AttemptOutcome(WorkState.FAILED, "lost", {"reason": why})
+
+
+def _by_signal(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:  # one of the real-time signals
+        name = f"signal {number}"
+    return f"its program was ended by {name}"

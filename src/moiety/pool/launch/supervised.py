@@ -1,0 +1,126 @@
+"""One running workload as the server has it: its supervisor, also that of an earlier server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from moiety.agent.system import file_lock, processes
+from moiety.pool.starter.records import (
+    Damaged,
+    Exit,
+    ProcessIdentity,
+    Started,
+    read_exit,
+    read_started,
+)
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+LAUNCH: Final = "launch"
+"""A file that the supervisor's process holds locked until it has the workload's own lock."""
+LOCK: Final = "lock"
+
+
+@dataclass(slots=True, eq=False)
+class Supervised:
+    """A supervisor, held by a descriptor that no later process with its pid can have."""
+
+    number: int
+    attempt: int
+    process: ProcessIdentity
+    pidfd: int
+    child: subprocess.Popen[bytes] | None = None
+    """Set if this server started it: it has to be waited for."""
+    agent_workload: str = ""
+
+    def terminate(self) -> None:
+        """Tell it to end its workload: SIGTERM, and SIGKILL after the grace."""
+        terminate(self.pidfd)
+
+    def close(self) -> None:
+        """Give the descriptor back, and the zombie if it is ours."""
+        os.close(self.pidfd)
+        if self.child is not None:
+            self.child.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What is there of an attempt now."""
+
+    alive: ProcessIdentity | None = None
+    """Its supervisor, or its program if that has lost its supervisor."""
+    is_launching: bool = False
+    """A supervisor of the workload is there, and has not written that this attempt began."""
+    exit: Exit | None = None
+    started: Started | None = None
+    damaged: Damaged | None = None
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether the machine was not restarted since it began."""
+        return self.started is not None and self.started.boot_id == boot_id()
+
+
+def remains_of(folder: Path, attempt: int) -> Remains:
+    """What there is of an attempt now."""
+    is_launching = file_lock.is_held(folder / f"{LAUNCH}.{attempt}")
+    is_launching = is_launching or file_lock.is_held(folder / LOCK)
+    started, ended = read_started(folder), read_exit(folder)
+    damaged = next((each for each in (started, ended) if isinstance(each, Damaged)), None)
+    begun = started if isinstance(started, Started) and started.attempt == attempt else None
+    over = ended if isinstance(ended, Exit) and ended.attempt == attempt else None
+    if begun is not None and begun.boot_id == boot_id():
+        for each in (begun.supervisor, begun.child):
+            if is_alive(each):
+                return Remains(alive=each, started=begun)
+        is_launching = False
+    return Remains(None, is_launching and over is None, over, begun, damaged)
+
+
+def end_stray(folder: Path, attempt: int) -> None:
+    """End an earlier attempt that has begun after all, so that this one can."""
+    started = read_started(folder)
+    if isinstance(started, Started) and started.attempt < attempt:
+        found = adopt(0, started.attempt, started.supervisor, "")
+        if found is not None and started.boot_id == boot_id():
+            found.terminate()
+        if found is not None:
+            found.close()
+
+
+def adopt(number: int, attempt: int, process: ProcessIdentity, agent: str) -> Supervised | None:
+    """Hold a process that another server started; None: it has just ended."""
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return None
+    if not is_alive(process):
+        os.close(pidfd)
+        return None
+    return Supervised(number, attempt, process, pidfd, None, agent)
+
+
+def is_alive(process: ProcessIdentity) -> bool:
+    """Whether it lives, if the machine was not restarted since it was written down."""
+    return processes.is_alive(process.pid, process.start_ticks)
+
+
+def terminate(pidfd: int) -> None:
+    """Send SIGTERM; nothing happens if it is dead."""
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+    except ProcessLookupError:
+        pass  # it has just ended
+
+
+def boot_id() -> str:
+    """The name of this run of the machine."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,93 @@
+"""What becomes of a workload when an attempt is over."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moiety.pool.control.outcomes import (
+    CANCELLED,
+    PREEMPTED,
+    of_exit,
+    of_failed_start,
+    of_remains,
+)
+from moiety.pool.launch.supervised import Remains, boot_id
+from moiety.pool.model.records import WorkRow
+from moiety.pool.model.states import WorkState
+from moiety.pool.starter.records import (
+    Damaged,
+    Exit,
+    Exited,
+    FailedToStart,
+    Lost,
+    Outcome,
+    ProcessIdentity,
+    Reason,
+    Signaled,
+    Started,
+)
+
+ROW = WorkRow(
+    id=1, name="w", project="default", uid=0, user="ann", state=WorkState.RUNNING,
+    gpus=1, gpu_milli=1000, submitted_s=0.0, attempt=1,
+)  # fmt: skip
+
+
+def ended(outcome: Outcome, reason: Reason = Reason.ENDED) -> Exit:
+    return Exit(1, outcome, reason, 0.0, 1.0, 0.0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "intent", "state"),
+    [
+        (Exited(0), Reason.ENDED, "", WorkState.DONE),
+        (Exited(3), Reason.ENDED, "", WorkState.FAILED),
+        (Signaled(9), Reason.ENDED, "", WorkState.FAILED),
+        (Signaled(64), Reason.ENDED, "", WorkState.FAILED),
+        (Signaled(15), Reason.TIME_LIMIT, "", WorkState.TIMED_OUT),
+        (Signaled(15), Reason.CANCELLED, CANCELLED, WorkState.CANCELLED),
+        (Signaled(15), Reason.CANCELLED, PREEMPTED, WorkState.PENDING),
+        (Exited(0), Reason.ENDED, PREEMPTED, WorkState.DONE),
+        (Lost(), Reason.ENDED, "", WorkState.FAILED),
+        (FailedToStart(2, "open"), Reason.ENDED, "", WorkState.PENDING),
+        (FailedToStart(2, "open"), Reason.ENDED, CANCELLED, WorkState.CANCELLED),
+    ],
+)
+def test_an_exit_record_decides(
+    outcome: Outcome, reason: Reason, intent: str, state: WorkState
+) -> None:
+    row = msgspec.structs.replace(ROW, intent=intent)
+    assert of_exit(row, ended(outcome, reason), 10.0).state is state
+
+
+def test_failed_starts_come_back_later_each_time_and_the_third_holds() -> None:
+    first = of_failed_start(ROW, "no folder", 100.0)
+    assert first.values == {"failures": 1, "reason": "no folder", "not_before_s": 101.0}
+    second = of_failed_start(msgspec.structs.replace(ROW, failures=1), "no folder", 100.0)
+    assert second.values["not_before_s"] == 102.0
+    third = of_failed_start(msgspec.structs.replace(ROW, failures=2), "no folder", 100.0)
+    assert third.state is WorkState.HELD
+    assert third.values["reason"] == "3 starts in a row failed: no folder"
+
+
+def test_a_start_that_worked_forgets_the_failures() -> None:
+    row = msgspec.structs.replace(ROW, failures=2)
+    assert of_exit(row, ended(Exited(1)), 10.0).values["failures"] == 0
+
+
+def test_what_remains_decides_where_there_is_no_record() -> None:
+    never = of_remains(ROW, Remains(), 10.0)
+    assert (never.state, "failures" in never.values) == (WorkState.PENDING, False)
+    cancelled = msgspec.structs.replace(ROW, intent=CANCELLED)
+    assert of_remains(cancelled, Remains(), 10.0).state is WorkState.CANCELLED
+    process = ProcessIdentity(1, 1)
+    here = Started(1, boot_id(), process, process, "session", 0.0)
+    lost = of_remains(ROW, Remains(started=here), 10.0)
+    assert "its supervisor was killed" in lost.values["reason"]
+    before = Started(1, "another-boot", process, process, "session", 0.0)
+    restarted = of_remains(ROW, Remains(started=before), 10.0)
+    assert "the machine was restarted" in restarted.values["reason"]
+    damaged = of_remains(ROW, Remains(damaged=Damaged("exit", "half")), 10.0)
+    assert damaged.values["reason"] == "the record exit of its supervisor is damaged"
+    assert {lost.state, restarted.state, damaged.state} == {WorkState.FAILED}
