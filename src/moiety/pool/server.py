@@ -1,0 +1,118 @@
+"""The server of a pool: the store, the loop, the engine's process and the API in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+import uvicorn
+
+from moiety.agent.control import protocol
+from moiety.agent.control.server import failed
+from moiety.agent.system.paths import Directory
+from moiety.model.errors import MoietyError, SystemRefusal
+from moiety.pool.api.peer import PeerProtocol
+from moiety.pool.api.routes import PoolRoutes
+from moiety.pool.control.loop import PoolLoop
+from moiety.pool.engine.process import EngineProcess
+from moiety.pool.launch.launcher import Launcher
+from moiety.pool.paths import PoolPaths
+from moiety.pool.store.database import StoreFiles, reader
+
+BACKLOG: Final = 1024
+
+
+class PoolServer(uvicorn.Server):
+    """Uvicorn, without signal handlers of its own: the pool ends by its own rules."""
+
+    def install_signal_handlers(self) -> None:
+        """Leave the signals alone."""
+
+
+async def serve(paths: PoolPaths, agent_arguments: list[str], ready: int) -> None:
+    """Serve until SIGTERM, or until asked to stop; `ready` is told when it answers."""
+    files = StoreFiles(paths)
+    engine = EngineProcess(paths, sys.stderr.fileno())
+    reading = reader(paths)
+    loop = PoolLoop(paths, files.writer, engine, Launcher(paths, agent_arguments), reading)
+    server = PoolServer(
+        uvicorn.Config(
+            PoolRoutes(paths, loop, reading, lambda: setattr(server, "should_exit", True)).app(),
+            http=PeerProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=1,
+        )
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(
+            number, lambda: setattr(server, "should_exit", True)
+        )
+    deciding = asyncio.create_task(loop.run())
+    listener = listen(paths)
+    try:
+        tell(ready, protocol.encode(protocol.Done()))
+        await server.serve(sockets=[listener])
+    finally:
+        deciding.cancel()
+        await asyncio.wait({deciding})
+        loop.running.close()
+        paths.socket.unlink(missing_ok=True)
+        engine.close()
+        files.close()
+
+
+def listen(paths: PoolPaths) -> socket.socket:
+    """The socket of the API; all users may connect to that of a machine's pool."""
+    paths.socket.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listener.bind(str(paths.socket))
+    os.chmod(paths.socket, 0o666 if paths.agent.shared else 0o600)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def tell(ready: int, line: bytes) -> None:
+    """Tell the command that waits for the server, once."""
+    if ready >= 0:
+        os.write(ready, line + b"\n")
+        os.close(ready)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve: `python -m moiety.pool.server AGENT-FOLDER own|system READY-FD AGENT-ARGUMENTS...`."""
+    folder, which, ready, *rest = arguments
+    paths = PoolPaths(Directory(Path(folder), shared=which == "system"))
+    structlog.configure(
+        processors=[
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        asyncio.run(serve(paths, rest, int(ready)))
+    except MoietyError as error:
+        tell(int(ready), protocol.encode(failed(error)))
+        return int(error.exit_code)
+    except OSError as error:
+        tell(int(ready), protocol.encode(failed(SystemRefusal(error))))
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
