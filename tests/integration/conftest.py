@@ -18,6 +18,7 @@ from tests.support.agent_clients import Others, Shims, connecting, starting
 from tests.support.command_line import Cli
 from tests.support.foreground import AgentProcess, pretended_native
 from tests.support.native import compile_c, native_dir
+from tests.support.pool_node import MakePool, PoolNode
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "native"
@@ -80,6 +81,23 @@ def make_node(tmp_path: Path, native: Path) -> Iterator[Callable[[str], Node]]:
     yield make
     for node in made:
         node.__exit__(None, None, None)
+
+
+@pytest.fixture
+def make_pool(make_node: Callable[[str], Node]) -> Iterator[MakePool]:
+    """Pools that are up, and gone after the test."""
+    made: list[PoolNode] = []
+
+    def make(gpu: str) -> PoolNode:
+        node = make_node(gpu)
+        node.start_agent()
+        made.append(PoolNode(node))
+        made[-1].up()
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()
 
 
 @pytest.fixture(scope="session")

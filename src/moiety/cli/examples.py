@@ -69,6 +69,40 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety kube node --mode dra", "the DRA driver of this node, beside its agent"),
         ("moiety kube node --mode plugin", "units of moiety.dev/gpu-percent, 100 a GPU"),
     ),
+    "up": (
+        ("moiety up", "after that, `moiety submit`"),
+        ("moiety up --agent system", "as root: for all users of this machine"),
+    ),
+    "submit": (
+        ("moiety submit -- python train.py", "a whole GPU"),
+        (
+            "moiety submit --project nlp --gpu 0.5 --memory 20GiB --name sweep -- python train.py",
+            "half of a GPU's time, and 20 GiB that stay on it",
+        ),
+        ("moiety submit --gpus 4 --time 12h -- torchrun train.py", "four GPUs, half a day"),
+        ("moiety submit --gpus 0 -- ./collect", "none: it only waits for its turn"),
+        ("moiety submit -f workload.yaml", "options and command from a file"),
+    ),
+    "queue": (
+        ("moiety queue", "the oldest first"),
+        ("moiety queue --project nlp --state pending", "what of it waits"),
+        ("moiety queue --projects", "what each project has, and may have"),
+        ("moiety queue -o json", "for a script"),
+    ),
+    "logs": (("moiety logs sweep", "so far"), ("moiety logs -f 7", "until it has ended")),
+    "explain": (("moiety explain 7", "who is ahead, what is full, which limit is reached"),),
+    "cancel": (
+        ("moiety cancel 7 8", "these two"),
+        ("moiety cancel --project nlp", "all of a project"),
+    ),
+    "hold": (("moiety hold 7", "until `moiety release 7`"),),
+    "release": (("moiety release 7", "also after three starts that failed"),),
+    "history": (
+        ("moiety history --limit 5", "the last five"),
+        ("moiety history --project nlp -o json", "for a script"),
+    ),
+    "apply": (("moiety apply -f pool.yaml", "quotas, limits, weights, priorities"),),
+    "down": (("moiety down", "the queue stays"),),
     "container": (("moiety container spec --name half --gpu 0.5", "a share for containers"),),
     "container spec": (
         ("moiety container spec --name half --gpu 0.5", "half of the time, for podman and docker"),

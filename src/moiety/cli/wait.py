@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import select
 import signal
+import sys
 import time
 from typing import Any, Final
 
 import click
 
 from moiety.agent.control.rows import ProcessRow
+from moiety.cli import pool_wait
 from moiety.cli.exit_status import exit_code
 from moiety.cli.lazy_completion import completed
 from moiety.cli.living import living
 from moiety.cli.output import Duration, emit_json, output_option
 from moiety.model.errors import StillRunning
 from moiety.model.format import format_duration
+from moiety.pool.model.states import WorkState
 
 POLL_MAX_S: Final = 86400.0
 """The longest single wait of the kernel; a longer timeout is several."""
@@ -31,7 +34,13 @@ def wait(target: str, timeout: float | None, output: str) -> None:
     A number means one process, a name or the id of a workload all of its processes that use a GPU
     now. The kernel reports the end; the agent may end meanwhile. The exit code of a program is
     shown if the kernel tells it (Linux 6.15 and later); that of this command is 0 in any case.
+
+    While a pool is up, its workloads are meant first, by number or name; then the exit code is 1 if
+    the workload did not end well.
     """
+    if (work := pool_wait.wait(target, timeout)) is not None:
+        pool_wait.show(work, output)
+        sys.exit(0 if work.state is WorkState.DONE else 1)
     end_s = None if timeout is None else time.monotonic() + timeout
     with living(target) as processes:
         left, codes = dict(processes), dict[int, int | None]()

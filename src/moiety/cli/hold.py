@@ -1,0 +1,23 @@
+"""`moiety hold`: keep a workload that waits from starting until it is released."""
+
+from __future__ import annotations
+
+import click
+
+from moiety.cli.output import emit_json, output_option
+from moiety.pool.client import PoolClient, of
+from moiety.pool.model.records import WorkRow
+
+
+@click.command()
+@click.argument("targets", metavar="ID|NAME...", nargs=-1, required=True)
+@output_option
+def hold(targets: tuple[str, ...], output: str) -> None:
+    """Keep a workload that waits from starting until it is released."""
+    pool = PoolClient()
+    rows = [pool.post(of(target, "hold"), WorkRow) for target in targets]
+    if output == "json":
+        emit_json(rows)
+        return
+    for row in rows:
+        click.echo(f"workload {row.id} is {row.state}")

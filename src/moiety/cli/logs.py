@@ -1,0 +1,62 @@
+"""`moiety logs`: what a workload of the pool has written."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Final
+
+import click
+
+from moiety.model.errors import PoolFileInvalid
+from moiety.pool.client import PoolClient, of
+from moiety.pool.model.records import WorkRow
+from moiety.pool.model.states import ACTIVE, ENDS
+
+LOOK_S: Final = 0.1
+"""The time between two looks at a file that grows."""
+ASK_S: Final = 1.0
+"""The time between two questions whether the workload has ended."""
+PIECE: Final = 1 << 16
+
+
+@click.command()
+@click.argument("target", metavar="ID|NAME")
+@click.option("-f", "--follow", is_flag=True, help="Go on until it has ended.")
+@click.option("--error-log", is_flag=True, help="The file of its errors, if that is another.")
+def logs(target: str, follow: bool, error_log: bool) -> None:
+    """Show what a workload has written so far. The file is read with your own rights."""
+    pool = PoolClient()
+    row = pool.get(of(target), WorkRow)
+    path = row.stderr if error_log else row.stdout
+    offset = 0
+    asked_s = time.monotonic()
+    while True:
+        offset = _copy(path, offset, is_needed=not follow and row.state in {*ACTIVE, *ENDS})
+        if not follow:
+            return
+        if row.state in ENDS:
+            _copy(path, offset, is_needed=False)
+            return
+        time.sleep(LOOK_S)
+        if time.monotonic() - asked_s >= ASK_S:
+            asked_s = time.monotonic()
+            row = pool.get(of(str(row.id)), WorkRow)
+
+
+def _copy(path: str, offset: int, *, is_needed: bool) -> int:
+    """Print what a file has from an offset on; returns where it ends. Raises PoolFileInvalid."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if is_needed or not isinstance(error, FileNotFoundError):
+            raise PoolFileInvalid(path, error.strerror or "it cannot be read") from None
+        return offset
+    with os.fdopen(fd, "rb") as file:
+        file.seek(offset)
+        while piece := file.read(PIECE):
+            sys.stdout.buffer.write(piece)
+            offset += len(piece)
+    sys.stdout.buffer.flush()
+    return offset

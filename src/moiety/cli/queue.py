@@ -1,0 +1,73 @@
+"""`moiety queue`: what runs and waits in the pool."""
+
+from __future__ import annotations
+
+import click
+
+from moiety.cli.output import emit_json, output_option, table
+from moiety.cli.pool_rows import rows_table
+from moiety.pool.client import PoolClient
+from moiety.pool.model.records import PoolStatus, WorkPage, WorkRow
+from moiety.pool.model.states import ENDS, WorkState
+
+PAGE = 500
+
+
+@click.command()
+@click.option("--project", default="", help="Only work of this project.")
+@click.option("--user", default="", help="Only work of this user.")
+@click.option(
+    "--state",
+    type=click.Choice([str(state) for state in WorkState if state not in ENDS]),
+    help="Only work in this state.",
+)
+@click.option("--limit", type=click.IntRange(1), default=200, show_default=True, help="At most.")
+@click.option("--projects", is_flag=True, help="The projects instead, with what each has.")
+@output_option
+def queue(
+    project: str, user: str, state: str | None, limit: int, projects: bool, output: str
+) -> None:
+    """List what runs and waits in the pool, the oldest first, and why it waits."""
+    pool = PoolClient()
+    if projects:
+        show_projects(pool.get("/status", PoolStatus), output)
+        return
+    rows: list[WorkRow] = []
+    query: dict[str, str | int] = {"project": project, "user": user, "state": state or "", "why": 1}
+    after = 0
+    while len(rows) < limit:
+        page = pool.get(
+            "/workloads", WorkPage, **query, after=after, limit=min(PAGE, limit - len(rows))
+        )
+        rows += page.rows
+        if page.after is None:
+            break
+        after = page.after
+    if output == "json":
+        emit_json(rows)
+        return
+    click.echo(rows_table(rows))
+    if len(rows) == limit and page.after is not None:
+        click.echo(f"only the first {limit}; --limit shows more", err=True)
+
+
+def show_projects(status: PoolStatus, output: str) -> None:
+    """The projects with their quotas and what they have."""
+    if output == "json":
+        emit_json(status.projects)
+        return
+    lines = [
+        (
+            each.project.name,
+            "-" if each.project.quota is None else f"{each.project.quota:g}",
+            "-" if each.project.limit is None else f"{each.project.limit:g}",
+            f"{each.project.weight:g}",
+            str(each.project.priority),
+            f"{each.gpu_milli / 1000:g}",
+            str(each.running),
+            str(each.waiting),
+        )
+        for each in status.projects
+    ]
+    titles = ("PROJECT", "QUOTA", "LIMIT", "WEIGHT", "PRIORITY", "HAS", "RUNNING", "WAITING")
+    click.echo(table(titles, lines))

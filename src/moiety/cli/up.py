@@ -1,0 +1,59 @@
+"""`moiety up`: make this machine a pool in which work waits for GPUs."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Final
+
+import click
+
+from moiety.agent.control import protocol
+from moiety.agent.control.client import arguments_from_environment, ask_or_start
+from moiety.cli.output import Size, count, emit_json, output_option
+from moiety.model.errors import PoolMissing
+from moiety.pool import client
+from moiety.pool.model.records import PoolStatus
+from moiety.pool.paths import pool_paths
+
+NEEDED: Final = ("httptools", "numpy", "starlette", "uvicorn")
+"""What the extra `pool` installs."""
+
+
+@click.command()
+@click.option("--capacity", type=Size(), help="GPU memory to share out, if an agent is started.")
+@click.option(
+    "--agent",
+    "agent_of",
+    type=click.Choice(["auto", "own", "system"]),
+    help="The pool of the agent of all users, or of one of your own.",
+)
+@output_option
+def up(capacity: int | None, agent_of: str | None, output: str) -> None:
+    """Make this machine a pool: work that is submitted waits until GPUs have room for it.
+
+    It starts an agent if none runs. Workloads that ran when the last pool ended are taken over.
+    """
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise PoolMissing(name)
+    paths = pool_paths(agent_of)
+    arguments = arguments_from_environment()
+    if capacity is not None:
+        arguments += ["--capacity", str(capacity)]
+    gpus = ask_or_start(
+        paths.agent, arguments, lambda call: call.ask(protocol.GpusRequest(), protocol.GpuList)
+    ).rows
+    was_up = client.is_up(paths)
+    if not was_up:
+        client.start(paths, arguments)
+    pool = client.PoolClient(paths)
+    status = pool.get("/status", PoolStatus)
+    if output == "json":
+        emit_json(status)
+        return
+    verb = "is up already" if was_up else "is up"
+    waiting = status.counts.get("pending", 0) + status.counts.get("held", 0)
+    running = sum(status.counts.values()) - waiting
+    click.echo(
+        f"the pool of {count(len(gpus), 'GPU')} {verb}: {running} running, {waiting} waiting"
+    )
