@@ -29,7 +29,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE man/moiety.1 tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo test mutants test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel upgrade-check release-check image clean
+.PHONY: help set-up demo pool-demo test mutants test-quarantined test-containers test-frameworks test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel upgrade-check release-check image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ set-up: $(WORK)/installed $(WORK)/tools-check $(WORK)/tools-docs  ## all that te
 
 demo: $(WORK)/installed  ## three programs share a simulated GPU that is too small for them
 	@$(PY) demo/run.py $(ARGS)
+
+pool-demo: $(WORK)/installed  ## three projects and forty workloads in a pool of 8 simulated GPUs
+	@$(PY) demo/pool.py $(ARGS)
 
 # Most tests wait for processes: two at a time take little longer than one. ARGS="-n 0" has one.
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
