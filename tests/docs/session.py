@@ -66,6 +66,8 @@ class Session:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.shell.pid, signal.SIGKILL)
         self.shell.communicate()
+        if (self._node.directory / "pool.sock").exists():
+            self._node.cli("down")
         self._node.cli("stop", "--force")
         self._node.__exit__(kind, error, trace)
 

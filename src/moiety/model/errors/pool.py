@@ -118,4 +118,4 @@ class PoolFileInvalid(PoolError):
     exit_code = ExitCode.BAD_DATA
 
     def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}", "docs/pool.md has what can be in it")
+        super().__init__(f"{path}: {problem}", "docs/reference-pool.md has what can be in it")
