@@ -21,7 +21,7 @@ import msgspec
 
 from bench.figure import Figure
 from moiety.pool.client import PoolClient
-from moiety.pool.model.records import Accepted, WorkPage, PoolStatus, Submission
+from moiety.pool.model.records import Accepted, PoolStatus, Submission, WorkPage
 from moiety.pool.paths import PoolPaths
 from moiety.testing.node import Node
 from tests.support.native import native_dir

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from moiety.cli.output import count
+from moiety.cli.output import count, emit_json, output_option
 from moiety.model.errors import PoolSilent
 from moiety.pool import client
 
@@ -16,7 +16,8 @@ LOOK_S: Final = 0.02
 
 
 @click.command()
-def down() -> None:
+@output_option
+def down(output: str) -> None:
     """End the pool. Workloads that run go on, and the next `moiety up` takes them over.
 
     Work that waits stays in the queue.
@@ -30,6 +31,9 @@ def down() -> None:
             raise PoolSilent("it does not end", str(pool.paths.log))
         time.sleep(LOOK_S)
     running = int(found["running"])
+    if output == "json":
+        emit_json(found)
+        return
     click.echo("the pool is down")
     if running:
         verb = "runs" if running == 1 else "run"

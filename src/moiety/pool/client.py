@@ -73,7 +73,7 @@ class PoolClient:
 
     def get(self, path: str, kind: type[T], **query: str | int) -> T:
         """What the pool answers; raises the error that it raised, NoPool or PoolSilent."""
-        text = f"?{urlencode(query)}" if query else ""
+        text = f"?{urlencode(query, errors='replace')}" if query else ""
         return msgspec.json.decode(self._ask("GET", path + text, None), type=kind)
 
     def post(self, path: str, kind: type[T], body: Any = None) -> T:

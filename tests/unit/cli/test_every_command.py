@@ -23,6 +23,7 @@ WITHOUT_JSON = {
     ("run",): "it becomes the program",
     ("trace",): "-o names the file of JSON that it writes",
     ("container", "spec"): "--output - prints the JSON",
+    ("logs",): "it prints what a program has written",
     ("container", "hook"): "runtimes call it, and go by its exit code",
     ("agent", "unit"): "it prints a file",
     ("completion",): "it prints a script",
