@@ -84,19 +84,21 @@ async def submit_many(paths: PoolPaths, number: int) -> float:
 @contextmanager
 def full_pool() -> Iterator[PoolNode]:
     """A pool whose GPUs are all given to one program."""
-    with tempfile.TemporaryDirectory() as folder:
-        with Node(Path(folder), GPU, native=native_dir()) as node:
-            node.start_agent()
-            pool = PoolNode(node)
-            try:
-                pool.up()
-                with closing(PoolClient(pool.paths)) as asking:
-                    asked = submission(program="/bin/sleep", argv=["sleep", "3600"], gpus=8)
-                    first = asking.post("/workloads", Accepted, asked).id
-                pool.until_state(first, "running")
-                yield pool
-            finally:
-                pool.close()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Node(Path(folder), GPU, native=native_dir()) as node,
+    ):
+        node.start_agent()
+        pool = PoolNode(node)
+        try:
+            pool.up()
+            with closing(PoolClient(pool.paths)) as asking:
+                asked = submission(program="/bin/sleep", argv=["sleep", "3600"], gpus=8)
+                first = asking.post("/workloads", Accepted, asked).id
+            pool.until_state(first, "running")
+            yield pool
+        finally:
+            pool.close()
 
 
 def measure() -> list[Figure]:
