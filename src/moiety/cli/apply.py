@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import click
@@ -27,6 +28,9 @@ def apply(file: str, output: str) -> None:
         wanted = msgspec.convert(read_yaml(Path(file)), Projects)
     except msgspec.ValidationError as error:
         raise PoolFileInvalid(file, str(error)) from None
+    for each in wanted.projects:  # JSON has no such numbers
+        if not all(map(math.isfinite, (each.quota or 0, each.limit or 0, each.weight))):
+            raise PoolFileInvalid(file, f"project {each.name}: a number is not finite")
     answer = PoolClient().put("/projects", dict[str, list[str]], wanted)
     if output == "json":
         emit_json(answer)

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from moiety.model.errors import PoolFileInvalid
+from moiety.model.errors import NotAllowed, PoolFileInvalid
 from moiety.pool.client import PoolClient, of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ACTIVE, ENDS
@@ -30,6 +30,8 @@ def logs(target: str, follow: bool, error_log: bool) -> None:
     pool = PoolClient()
     row = pool.get(of(target), WorkRow)
     path = row.stderr if error_log else row.stdout
+    if not path:
+        raise NotAllowed(f"workload {row.id} is of {row.user}", "one of your own: `moiety queue`")
     offset = 0
     asked_s = time.monotonic()
     while True:

@@ -28,6 +28,8 @@ from tests.support.pool_store import submission
         ({"gpus": 0, "memory_bytes": 1}, "on no GPU"),
         ({"memory_bytes": -1}, "is no memory"),
         ({"cpus": -1.0}, "processors"),
+        ({"cpus": 1e15}, "processors"),
+        ({"memory_bytes": 1 << 62}, "is no memory"),
         ({"memory_bytes": 2, "memory_limit_bytes": 1}, "below the memory"),
         ({"time_limit_s": 0.0}, "no time limit"),
         ({"priority": 10**9}, "no priority"),

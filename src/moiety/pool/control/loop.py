@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from moiety.model.errors import MoietyError
+from moiety.model.errors import MoietyError, WorkStateWrong
 from moiety.pool.control import machine
 from moiety.pool.control.outcomes import PREEMPTED, of_failed_start
 from moiety.pool.control.running import RunningWork
@@ -146,7 +146,8 @@ class PoolLoop:
 
     async def _end(self, end: EndOrder) -> None:
         """Have a running workload give its GPUs to others; it waits again afterwards."""
-        await self.end(end.number, PREEMPTED, end.reason)
+        with contextlib.suppress(WorkStateWrong):  # it has just ended
+            await self.end(end.number, PREEMPTED, end.reason)
 
     async def end(self, number: int, intent: str, reason: str) -> WorkRow:
         """Tell a workload that has GPUs to end; raises WorkStateWrong."""

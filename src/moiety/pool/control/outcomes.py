@@ -44,7 +44,7 @@ def of_exit(row: WorkRow, record: Exit, now_s: float) -> AttemptOutcome:
         return AttemptOutcome(WorkState.TIMED_OUT, word, values | {"reason": why})
     if record.reason is Reason.CANCELLED:
         if row.intent == PREEMPTED:
-            return AttemptOutcome(WorkState.PENDING, PREEMPTED, {"failures": 0})
+            return AttemptOutcome(WorkState.PENDING, row.reason, {"failures": 0, "reason": ""})
         return AttemptOutcome(WorkState.CANCELLED, word, values)
     if code == 0:
         return AttemptOutcome(WorkState.DONE, word, values | {"reason": ""})

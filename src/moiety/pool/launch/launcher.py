@@ -81,8 +81,8 @@ class Launcher:
             raise
         except ShareTaken as error:
             raise StartFailed(f"the agent refused its share: {error}", is_refusal=True) from None
-        except (MoietyError, OSError) as error:
-            raise StartFailed(f"it could not be started: {error}") from None
+        except Exception as error:  # whatever it is, the workload must not stay as it is
+            raise StartFailed(f"it could not be started: {error}") from error
 
     def _start(self, order: LaunchOrder) -> Launched:
         row = order.row

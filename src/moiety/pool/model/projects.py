@@ -7,13 +7,15 @@ from collections.abc import Iterable
 from moiety.model.errors import BadArgument
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue
-from moiety.pool.model.records import NAME, ProjectRow
+from moiety.pool.model.records import NAME, WEIGHT_MAX, ProjectRow
 
 
 def queue_of(row: ProjectRow) -> Queue:
     """The queue of one project; raises InvalidValue for values that contradict."""
     if not NAME.fullmatch(row.name):
         raise BadArgument(f"{row.name[:40]!r} is no name of a project", "letters and digits")
+    if row.weight > WEIGHT_MAX or abs(row.priority) > WEIGHT_MAX:
+        raise BadArgument(f"project {row.name}: a weight or priority is too large", "1 to 100, say")
     return Queue(
         row.name,
         row.parent,

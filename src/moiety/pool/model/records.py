@@ -22,6 +22,10 @@ GRACE_S: Final = 10.0
 ARGUMENTS_MAX: Final = 1 << 21
 """Bytes of arguments and environment together, as the kernel's usual limit."""
 PAGE_MAX: Final = 1000
+MEMORY_MAX: Final = 1 << 50
+CPUS_MAX: Final = 100_000
+GRACE_MAX_S: Final = 86400.0
+WEIGHT_MAX: Final = 1e6
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,15 +78,15 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise BadArgument(f"{self.gpu:g} is no part of a GPU", "--gpu 0.5, say")
         if not self.gpus and (self.gpu or self.memory_bytes or self.gpu_model):
             raise BadArgument("a part of a GPU is asked for, but on no GPU", "--gpus 1, say")
-        for amount, what in (
-            (self.memory_bytes, "memory"),
-            (self.memory_limit_bytes, "memory limit"),
-            (self.cpus, "number of processors"),
-            (self.host_memory_bytes, "host memory"),
-            (self.grace_s, "grace"),
+        for amount, most, what in (
+            (self.memory_bytes, MEMORY_MAX, "memory"),
+            (self.memory_limit_bytes, MEMORY_MAX, "memory limit"),
+            (self.cpus, CPUS_MAX, "number of processors"),
+            (self.host_memory_bytes, MEMORY_MAX, "host memory"),
+            (self.grace_s, GRACE_MAX_S, "grace"),
         ):
-            if not 0 <= amount < 1 << 60:
-                raise BadArgument(f"{amount:g} is no {what}", "a number that is not negative")
+            if not 0 <= amount <= most:
+                raise BadArgument(f"{amount:g} is no {what}", f"a number from 0 to {most:g}")
         if self.memory_limit_bytes and self.memory_limit_bytes < self.memory_bytes:
             raise BadArgument("the memory limit is below the memory that is kept", "a higher one")
         if self.time_limit_s is not None and not 0 < self.time_limit_s < 1e9:
