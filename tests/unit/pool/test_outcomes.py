@@ -82,10 +82,10 @@ def test_what_remains_decides_where_there_is_no_record() -> None:
     cancelled = msgspec.structs.replace(ROW, intent=CANCELLED)
     assert of_remains(cancelled, Remains(), 10.0).state is WorkState.CANCELLED
     process = ProcessIdentity(1, 1)
-    here = Started(1, boot_id(), process, process, "session", 0.0)
+    here = Started(1, boot_id(), process, process, "session", frozenset(), 0.0)
     lost = of_remains(ROW, Remains(started=here), 10.0)
     assert "its supervisor was killed" in lost.values["reason"]
-    before = Started(1, "another-boot", process, process, "session", 0.0)
+    before = Started(1, "another-boot", process, process, "session", frozenset(), 0.0)
     restarted = of_remains(ROW, Remains(started=before), 10.0)
     assert "the machine was restarted" in restarted.values["reason"]
     damaged = of_remains(ROW, Remains(damaged=Damaged("exit", "half")), 10.0)

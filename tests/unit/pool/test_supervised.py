@@ -27,7 +27,7 @@ def write_started(
     (folder / "started").write_text(
         f"attempt {attempt}\nboot_id {boot or boot_id()}\n"
         f"supervisor {process.pid} {process.start_ticks}\n"
-        f"child {child.pid} {child.start_ticks}\nprocesses session\nbegin 1.0\n"
+        f"child {child.pid} {child.start_ticks}\nprocesses session\nlimits none\nbegin 1.0\n"
     )
 
 
