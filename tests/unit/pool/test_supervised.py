@@ -33,8 +33,7 @@ def write_started(
 
 def write_exit(folder: Path, attempt: int) -> None:
     (folder / "exit").write_text(
-        f"attempt {attempt}\nexited 3\nreason ended\nbegin 1\nend 2\nuser 0\nsystem 0\n"
-        "max_rss_kib 5\n"
+        f"attempt {attempt}\nexited 3\nreason ended\nbegin 1\nend 2\nuser 0\nsystem 0\nmaxrss 5\n"
     )
 
 
