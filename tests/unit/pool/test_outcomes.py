@@ -17,13 +17,13 @@ from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.starter.records import (
     Damaged,
+    EndReason,
     Exit,
     Exited,
     FailedToStart,
     Lost,
     Outcome,
     ProcessIdentity,
-    Reason,
     Signaled,
     Started,
 )
@@ -34,28 +34,28 @@ ROW = WorkRow(
 )  # fmt: skip
 
 
-def ended(outcome: Outcome, reason: Reason = Reason.ENDED) -> Exit:
+def ended(outcome: Outcome, reason: EndReason = EndReason.ENDED) -> Exit:
     return Exit(1, outcome, reason, 0.0, 1.0, 0.0, 0.0, 0)
 
 
 @pytest.mark.parametrize(
     ("outcome", "reason", "intent", "state"),
     [
-        (Exited(0), Reason.ENDED, "", WorkState.DONE),
-        (Exited(3), Reason.ENDED, "", WorkState.FAILED),
-        (Signaled(9), Reason.ENDED, "", WorkState.FAILED),
-        (Signaled(64), Reason.ENDED, "", WorkState.FAILED),
-        (Signaled(15), Reason.TIME_LIMIT, "", WorkState.TIMED_OUT),
-        (Signaled(15), Reason.CANCELLED, CANCELLED, WorkState.CANCELLED),
-        (Signaled(15), Reason.CANCELLED, PREEMPTED, WorkState.PENDING),
-        (Exited(0), Reason.ENDED, PREEMPTED, WorkState.DONE),
-        (Lost(), Reason.ENDED, "", WorkState.FAILED),
-        (FailedToStart(2, "open"), Reason.ENDED, "", WorkState.PENDING),
-        (FailedToStart(2, "open"), Reason.ENDED, CANCELLED, WorkState.CANCELLED),
+        (Exited(0), EndReason.ENDED, "", WorkState.DONE),
+        (Exited(3), EndReason.ENDED, "", WorkState.FAILED),
+        (Signaled(9), EndReason.ENDED, "", WorkState.FAILED),
+        (Signaled(64), EndReason.ENDED, "", WorkState.FAILED),
+        (Signaled(15), EndReason.TIME_LIMIT, "", WorkState.TIMED_OUT),
+        (Signaled(15), EndReason.CANCELLED, CANCELLED, WorkState.CANCELLED),
+        (Signaled(15), EndReason.CANCELLED, PREEMPTED, WorkState.PENDING),
+        (Exited(0), EndReason.ENDED, PREEMPTED, WorkState.DONE),
+        (Lost(), EndReason.ENDED, "", WorkState.FAILED),
+        (FailedToStart(2, "open"), EndReason.ENDED, "", WorkState.PENDING),
+        (FailedToStart(2, "open"), EndReason.ENDED, CANCELLED, WorkState.CANCELLED),
     ],
 )
 def test_an_exit_record_decides(
-    outcome: Outcome, reason: Reason, intent: str, state: WorkState
+    outcome: Outcome, reason: EndReason, intent: str, state: WorkState
 ) -> None:
     row = msgspec.structs.replace(ROW, intent=intent)
     assert of_exit(row, ended(outcome, reason), 10.0).state is state

@@ -9,7 +9,7 @@ from typing import Any, Final
 from moiety.pool.launch.supervised import Remains
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
-from moiety.pool.starter.records import Exit, Exited, FailedToStart, Reason, Signaled
+from moiety.pool.starter.records import EndReason, Exit, Exited, FailedToStart, Signaled
 
 FAILURES_MAX: Final = 3
 """So many starts in a row that fail hold a workload."""
@@ -39,10 +39,10 @@ def of_exit(row: WorkRow, record: Exit, now_s: float) -> AttemptOutcome:
     number = ended.signal if isinstance(ended, Signaled) else None
     values: dict[str, Any] = {"exit_code": code, "exit_signal": number, "failures": 0}
     word = f"exited {code}" if number is None else f"signaled {number}"
-    if record.reason is Reason.TIME_LIMIT:
+    if record.reason is EndReason.TIME_LIMIT:
         why = "its time limit was reached"
         return AttemptOutcome(WorkState.TIMED_OUT, word, values | {"reason": why})
-    if record.reason is Reason.CANCELLED:
+    if record.reason is EndReason.CANCELLED:
         if row.intent == PREEMPTED:
             return AttemptOutcome(WorkState.PENDING, row.reason, {"failures": 0, "reason": ""})
         return AttemptOutcome(WorkState.CANCELLED, word, values)
