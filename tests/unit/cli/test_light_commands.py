@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
+
+import pytest
+
+from moiety.cli.up import NEEDED, up
+from moiety.model.errors import PoolMissing
 
 COMMANDS = ("apply", "cancel", "down", "explain", "history", "hold", "logs", "queue", "submit")
 HEAVY = ("anyio", "asyncio", "httptools", "numpy", "sqlite3", "starlette", "uvicorn")
@@ -17,3 +23,16 @@ def test_commands_of_the_pool_load_no_server() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("lacking", NEEDED)
+def test_a_pool_without_its_extra_says_what_to_install(
+    lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == lacking else found(name)
+    )
+    with pytest.raises(PoolMissing, match=f"{lacking} is not installed") as caught:
+        up.main([], standalone_mode=False)
+    assert "moiety[pool]" in caught.value.hint

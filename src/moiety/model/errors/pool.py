@@ -48,7 +48,9 @@ class PoolMissing(PoolError):
     exit_code = ExitCode.CONFIGURATION
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is not installed, and the pool needs it", "'moiety[pool]'")
+        super().__init__(
+            f"{what} is not installed, and the pool needs it", "`pip install 'moiety[pool]'`"
+        )
 
 
 class StoreBroken(PoolError):
