@@ -26,6 +26,13 @@ class PoolNode:
         self.node = node
         self.paths = PoolPaths(Directory(node.directory))
 
+    @classmethod
+    def of(cls, directory: Directory) -> PoolNode:
+        """The pool of an agent that is no node's: what needs a node does not work."""
+        pool = cls.__new__(cls)
+        pool.paths = PoolPaths(directory)
+        return pool
+
     def up(self, *options: str) -> str:
         """`moiety up`; what it says."""
         done = self.node.cli("up", *options)

@@ -52,7 +52,8 @@ class Caller:
     def must_be_admin(self, what: str) -> None:
         """Raise NotAllowed unless the caller is an administrator of the pool."""
         if not self.is_admin:
-            raise NotAllowed(f"only root and {name_of(os.getuid())} may {what}")
+            who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
+            raise NotAllowed(f"only {who} may {what}")
 
     def must_be_of(self, project: ProjectRow) -> None:
         """Raise NotAllowed unless the caller may submit to a project."""
