@@ -70,9 +70,10 @@ class QuotaWatch:
         open_ = {queue for queue in asking if self._is_entitled(held, queue, 1)}
         if not open_:
             return
-        waiting = (run.gang for run in pool.waiting.values())
-        kinds = {(gang.queue, gang.gpus) for gang in waiting if gang.queue in open_}
-        self.broken += any(self._is_entitled(held, queue, gpus) for queue, gpus in kinds)
+        self.broken += any(
+            count and queue in open_ and self._is_entitled(held, queue, gpus)
+            for (queue, gpus), count in pool.kinds.items()
+        )
 
     def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:
         return all(

@@ -1,7 +1,8 @@
 """The order `default` of gangs: the policy engine decides, and the pool carries that out.
 
 Nothing here orders work or chooses what ends. A gang is a workload of one task for each node that
-it needs; the engine learns when gangs come, begin, stop and end, never how long they will run.
+it needs; the engine learns when gangs come, begin, stop and end, never how long they will run. It
+is told what has changed since it was asked last: a trace has hundreds of thousands of changes.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from moiety.policy.memory import (
 from moiety.policy.model.cluster import WHOLE_GPU, Node, Placing, Pool, gpus
 from moiety.policy.model.decisions import CyclePlan, Eviction, Move, Placement
 from moiety.policy.model.queues import Queue
-from moiety.policy.model.snapshot import Running, Snapshot
+from moiety.policy.model.snapshot import Running, Snapshot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from moiety.policy.place.workload_mix import WorkloadMix
-from moiety.policy.state.kept_state import KeptState
+from moiety.policy.state.kept_state import Changes, KeptState
 from moiety.sim.runs import GpuPool, Run
-from moiety.sim.seats import Nodes
+from moiety.sim.seats import Nodes, Seats
 
 SETTINGS: Final = CycleSettings(moves_max=0, reservations=0, reasons=False)
 """Moves would be stops and starts here, and the worth of what waits grows until it gets room."""
 POOL: Final = Pool(placing=Placing.BIN_PACK)
+POOLS: Final = (POOL,)
 MIX: Final = WorkloadMix(())
 """`POOL` places without regard to what else may come."""
 MODEL: Final = "GPU"
@@ -63,17 +65,28 @@ class Engine:
         """Whether the engine wants to be asked again at once."""
         self._asked_s = 0.0
         """When it was asked last."""
-        self._nodes: tuple[Node, ...] = ()
-        self._nodes_of: tuple[int, ...] = ()
-        """The nodes by the sizes of all that are up; 0 for one that is down."""
+        self._changed: dict[int, None] = {}
+        """Gangs that came, began, stopped or ended since the engine was told."""
+        self._told: dict[int, tuple[Workload, list[Running] | None]] = {}
+        """What the engine was told of each gang: where it runs; None: it waits."""
+        self._bare = Snapshot((), queues=self._queues, pools=POOLS, monday_s=monday_s)
+        """The cluster without work."""
+        self._nodes_of: int | None = None
+        """The version of the nodes that `_bare` has; None: it has none."""
+        self._sized = 0
+        self._seats: dict[int, Seats] = {}
+        """The seats of gangs by size on an empty cluster of all these nodes."""
+        self._nodes_told: tuple[Node, ...] | None = None
+        """The nodes of the last decision; None: there was none."""
 
     def came(self, run: Run, pool: GpuPool) -> None:
         """A gang waits now."""
         learn(self.memory, Passed(pool.now_s))
-        workload = _workload(run, pool.nodes)
+        workload = self._workload(run, pool.nodes)
         if self._queues:
             workload = replace(workload, queue=run.gang.queue, user=run.gang.user)
         self._work[run.number] = workload
+        self._changed[run.number] = None
         if not self._queues:
             workload = replace(workload, user=f"{run.gang.queue}\n{run.gang.user}")
         learn(self.memory, Submitted(workload))
@@ -83,7 +96,19 @@ class Engine:
         learn(self.memory, Passed(pool.now_s))
         workload = self._work.pop(run.number)
         self._running.pop(run.number, None)
+        self._changed[run.number] = None
         learn(self.memory, Ended(workload.name, run.attained_s))
+
+    def _workload(self, run: Run, nodes: Nodes) -> Workload:
+        """A task for each node that the gang would have on an empty cluster."""
+        size = run.gang.gpus
+        if len(nodes.size) != self._sized:
+            self._sized = len(nodes.size)
+            self._seats.clear()
+        seats = self._seats.get(size)
+        if seats is None:
+            seats = self._seats[size] = nodes.find(size, nodes.size) or ((0, size),)
+        return Workload(f"{run.number:07}", _groups(seats), submitted_s=run.gang.submitted_s)
 
     def decide(self, pool: GpuPool) -> float | None:
         """Start and stop what the engine says; returns when it wants to be asked again."""
@@ -96,7 +121,7 @@ class Engine:
             return self.memory.look_s(pool.now_s)
         self._asked_s = pool.now_s
         for _ in range(ASKED_MAX):
-            plan = decide(self._snapshot(pool), MIX, SETTINGS, memory=self.memory, kept=self._kept)
+            plan = self._ask(pool)
             self._carry_out(pool, plan)
             self._is_asked = plan.look_s == pool.now_s
             if not (self._is_asked and pool.waiting):
@@ -105,7 +130,49 @@ class Engine:
 
     def snapshot(self, pool: GpuPool) -> Snapshot:
         """What the engine sees now, for questions beside its decisions."""
-        return self._snapshot(pool)
+        running = tuple(each for running in self._running.values() for each in running)
+        return replace(self._cluster(pool), workloads=tuple(self._work.values()), running=running)
+
+    def _ask(self, pool: GpuPool) -> CyclePlan:
+        """What should happen now, by what has changed; by all that there is if nodes have."""
+        snapshot = self._cluster(pool)
+        changes: Changes | None = None
+        if snapshot.nodes is self._nodes_told:
+            changes = self._changes()
+        else:
+            snapshot = self.snapshot(pool)
+            self._told.clear()
+            self._changed.update(dict.fromkeys(self._work))
+        plan = decide(snapshot, MIX, SETTINGS, None, self.memory, self._kept, changes)
+        for number in self._changed:
+            if number in self._work:
+                self._told[number] = self._work[number], self._running.get(number)
+            else:
+                self._told.pop(number, None)
+        self._changed.clear()
+        self._nodes_told = snapshot.nodes
+        return plan
+
+    def _changes(self) -> Changes:
+        """What has happened since the engine was told."""
+        came: list[Workload] = []
+        gone: list[str] = []
+        began: list[Running] = []
+        ended: list[Task] = []
+        for number in self._changed:
+            workload, running = self._work.get(number), self._running.get(number)
+            told = self._told.get(number)
+            if workload is None:
+                if told is not None:
+                    gone.append(told[0].name)
+                continue
+            if told is None:
+                came.append(workload)
+            elif told[1] and not running:
+                ended += [each.task for each in told[1]]
+            if running and not (told and told[1] is running):
+                began += running
+        return Changes(tuple(came), tuple(gone), tuple(began), tuple(ended))
 
     def _carry_out(self, pool: GpuPool, plan: CyclePlan) -> None:
         began: dict[str, list[Placement]] = {}
@@ -143,6 +210,7 @@ class Engine:
             )
             for each in placements
         ]
+        self._changed[run.number] = None
         name = self._work[run.number].name
         learn(self.memory, Began(name, run.since_s, run.attained_s))
 
@@ -159,30 +227,26 @@ class Engine:
         """Gangs stop by a decision, or because their node goes down."""
         for number in [each for each in self._running if each not in pool.running]:
             del self._running[number]
+            self._changed[number] = None
             run = pool.waiting[number]
             learn(self.memory, Stopped(self._work[number].name, run.attained_s))
 
-    def _snapshot(self, pool: GpuPool) -> Snapshot:
+    def _cluster(self, pool: GpuPool) -> Snapshot:
+        """The cluster as it is now, without work."""
         nodes = pool.nodes
-        there = tuple(size * up for size, up in zip(nodes.size, nodes.up, strict=True))
-        if there != self._nodes_of:
-            self._nodes_of = there
+        if nodes.version != self._nodes_of:
+            self._nodes_of = nodes.version
+            there = [size * up for size, up in zip(nodes.size, nodes.up, strict=True)]
             if self._queues:
                 learn(self.memory, Divided(sum(there), self._queues, self._monday_s))
-            self._nodes = tuple(
+            named = tuple(
                 Node(f"{at:07}", 0, 0, gpus(size), MODEL) for at, size in enumerate(there) if size
             )
-        return Snapshot(
-            self._nodes,
-            tuple(self._work.values()),
-            tuple(each for running in self._running.values() for each in running),
-            queues=self._queues,
-            pools=(POOL,),
-            now_s=pool.now_s,
-            monday_s=self._monday_s,
-            exchanged_s=self._exchanged_s,
-            host_free={f"{at:07}": free for at, free in pool.host_free().items()},
-        )
+            self._bare = replace(self._bare, nodes=named, exchanged_s=self._exchanged_s)
+        free = {f"{at:07}": free for at, free in pool.host_free().items()}
+        if free:
+            return replace(self._bare, now_s=pool.now_s, host_free=free)
+        return self._bare.at(pool.now_s)
 
 
 @cache
@@ -191,11 +255,10 @@ def _shape(gpus_: int) -> Shape:
     return Shape(0, 0, gpus_, WHOLE_GPU)
 
 
-def _workload(run: Run, nodes: Nodes) -> Workload:
-    """A task for each node that the gang would have on an empty cluster."""
-    seats = nodes.find(run.gang.gpus, nodes.size) or ((0, run.gang.gpus),)
+@cache
+def _groups(seats: Seats) -> tuple[Subgroup, ...]:
+    """A task for each node of these seats."""
     sizes = Counter(count for _, count in seats)
-    groups = tuple(
+    return tuple(
         Subgroup(f"of-{size}", _shape(size), tasks, tasks) for size, tasks in sizes.items()
     )
-    return Workload(f"{run.number:07}", groups, submitted_s=run.gang.submitted_s)

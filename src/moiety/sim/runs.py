@@ -84,6 +84,8 @@ class GpuPool:
         """GPUs that each queue has"""
         self.asked: Counter[str] = Counter()
         """GPUs that each queue waits for"""
+        self.kinds: Counter[tuple[str, int]] = Counter()
+        """How many gangs wait, by queue and GPUs"""
         self.has_news = False
         """True if a gang arrived or ended or the cluster changed at this moment."""
         self._begun: list[Run] = []
@@ -94,6 +96,7 @@ class GpuPool:
         """The gang waits."""
         self.waiting[run.number] = run
         self.asked[run.gang.queue] += run.gang.gpus
+        self.kinds[run.gang.queue, run.gang.gpus] += 1
 
     def start(self, run: Run, seats: Seats) -> None:
         """The gang begins or goes on."""
@@ -111,6 +114,7 @@ class GpuPool:
         self.used += run.gang.gpus
         self.held[run.gang.queue] += run.gang.gpus
         self.asked[run.gang.queue] -= run.gang.gpus
+        self.kinds[run.gang.queue, run.gang.gpus] -= 1
         self._begun.append(run)
         self.newly.append(run)
 

@@ -20,11 +20,10 @@ class Nodes:
         self.size = list(gpus)
         self.free = list(gpus)
         self.up = [True] * len(self.size)
-
-    @property
-    def gpus(self) -> int:
+        self.gpus = sum(self.size)
         """Of all nodes that are up."""
-        return sum(size for size, up in zip(self.size, self.up, strict=True) if up)
+        self.version = 0
+        """A number that grows when a node goes or comes."""
 
     def find(self, gpus: int, free: Sequence[int] | None = None) -> Seats | None:
         """The seats that a gang would get; None: there is no room. `free` replaces `self.free`."""
@@ -67,19 +66,25 @@ class Nodes:
 
     def down(self, at: int) -> None:
         """A node goes down; the caller has stopped the gangs that ran there."""
+        self.gpus -= self.size[at] * self.up[at]
         self.up[at] = False
         self.free[at] = 0
+        self.version += 1
 
     def back(self, at: int) -> None:
         """A node is up again, and empty."""
+        self.gpus += self.size[at] * (not self.up[at])
         self.up[at] = True
         self.free[at] = self.size[at]
+        self.version += 1
 
     def add(self, gpus: int) -> int:
         """A new node; returns its position."""
         self.size.append(gpus)
         self.free.append(gpus)
         self.up.append(True)
+        self.gpus += gpus
+        self.version += 1
         return len(self.size) - 1
 
 

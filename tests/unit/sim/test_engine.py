@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -7,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.model.errors import InternalError
+from moiety.policy.cycle import decide
 from moiety.policy.model.decisions import CyclePlan
 from moiety.sim import engine
+from moiety.sim.by_queue import queues_by_use
 from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.runs import ClusterChange, GpuPool, RestartCost, Run, replay
@@ -75,6 +78,41 @@ def test_every_gang_ends_and_no_gpu_is_used_twice(gangs: list[tuple[int, float, 
     assert [run.ended_s for run in runs] == [run.ended_s for run in again]
     for run in runs:
         assert run.ended_s >= run.gang.submitted_s + run.gang.duration_s - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_decides_by_changes_as_by_all_that_there_is(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    names = [f"q{at}" for at in range(3)]
+    gangs = tuple(
+        GangJob(
+            f"g{at}",
+            random.choice((1, 2, 4, 8, 12)),
+            random.uniform(0, 20_000),
+            random.choice((60.0, 900.0, 30_000.0)),
+            random.choice(names),
+            random.choice("xyz"),
+        )
+        for at in range(60)
+    )
+    found = GangTrace("t", gangs, (8, 8, 4))
+    queues = () if seed == 0 else queues_by_use(found)
+    changes = ClusterChange(9000, "down", 0), ClusterChange(12_000, "up", 0)
+
+    def runs() -> list[tuple[float, float | None, int, float]]:
+        done, _ = replay(found, Engine(queues), COST, changes)
+        return [(run.ended_s, run.began_s, run.preemptions, run.lost_s) for run in done]
+
+    by_changes = runs()
+
+    def whole(self: Engine, pool: GpuPool) -> CyclePlan:
+        return decide(self.snapshot(pool), engine.MIX, engine.SETTINGS, memory=self.memory)
+
+    monkeypatch.setattr(Engine, "_ask", whole)
+    assert runs() == by_changes
+    assert any(stops for _, _, stops, _ in by_changes)
 
 
 def test_with_an_engine_that_starts_nothing_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
