@@ -20,12 +20,10 @@ from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import WEEK_S, Queue, QueueTree
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.queue.fairness import fading
-from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, QueueUsage
+from moiety.policy.queue.queue_usage import GPU_MILLI, NEAR_S, NOTHING, QueueUsage
 
 HALF_LIFE_S: Final = 7 * 86400.0
 """As for use: a deficit of last week still counts, one of last month hardly."""
-NEAR_S: Final = 1e-3
-"""A border that is nearer than this has been reached: sums of seconds are not exact."""
 
 
 class QueueCredit:
@@ -43,11 +41,7 @@ class QueueCredit:
 
     def next_border_s(self, now_s: float) -> float | None:
         """When other quotas begin to hold; None: never."""
-        if not self._borders:
-            return None
-        at = (now_s - self._monday_s) % WEEK_S
-        later = (border for border in self._borders if border > at + NEAR_S)
-        return now_s + next(later, self._borders[0] + WEEK_S) - at
+        return self._usage.next_border_s(now_s, self._monday_s)
 
     def passed(
         self, from_s: float, now_s: float, gpus: int, had: Mapping[str, float], *, is_waited: bool

@@ -8,16 +8,14 @@ more, then to the next priority.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 USAGE_STRENGTH: Final = 1.0
 """How much a queue's weight changes if it used more or less than its part; 0: not at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """What one of several queues may have of one resource."""
 
     wanted: int

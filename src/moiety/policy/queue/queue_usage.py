@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import Final
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.queues import RESOURCES, Amounts, Queue, QueueTree
+from moiety.policy.model.queues import RESOURCES, WEEK_S, Amounts, Queue, QueueTree
 from moiety.policy.queue.fairness import Claim, divide, weights_by_use
 
 Vector = tuple[int, ...]
@@ -22,6 +23,8 @@ GPU_MILLI: Final = 0
 """The position of GPU thousandths in a vector."""
 TURN_S: Final = 3600.0
 """The shortest turn for which a gang begins on credit: with less it would soon be stopped again."""
+NEAR_S: Final = 1e-3
+"""A border that is nearer than this has been reached: sums of seconds are not exact."""
 CLOSE: Final = 1e-9
 """Two ratios that differ by less are equal."""
 
@@ -43,7 +46,17 @@ class QueueUsage:
     def __init__(self, queues: Iterable[Queue], now_s: float = 0.0, monday_s: float = 0.0) -> None:
         self.tree = QueueTree(queues)
         self.paths = {name: self.tree.path(name) for name in self.tree.queues}
-        self.quota: dict[str, tuple[int | None, ...]] = {}
+        self._upwards = sorted(self.paths, key=lambda name: -len(self.paths[name]))
+        """All queues, each before the queue above it."""
+        self._below = {
+            parent: sorted(children, key=lambda each: each.name)
+            for parent, children in self.tree.children.items()
+        }
+        self._usual = {name: _vector(queue.quota) for name, queue in self.tree.queues.items()}
+        self._borders = self.tree.borders()
+        self._timed = [queue for queue in self.tree.queues.values() if queue.windows]
+        self.quota = dict(self._usual)
+        """The quotas that hold now."""
         self.limit = {name: _vector(queue.limit) for name, queue in self.tree.queues.items()}
         self._quota_most = {
             name: _most([queue.quota, *(window.quota for window in queue.windows)])
@@ -64,15 +77,24 @@ class QueueUsage:
 
     def at(self, since_monday_s: float) -> None:
         """Set the quotas that hold at a time of the week."""
-        self.quota.update(self.quotas_at(since_monday_s))
+        if self._timed:
+            self.quota.update(self.quotas_at(since_monday_s))
         self.version += 1
 
-    def quotas_at(self, since_monday_s: float) -> dict[str, tuple[int | None, ...]]:
+    def quotas_at(self, since_monday_s: float) -> Mapping[str, tuple[int | None, ...]]:
         """The quotas that hold at a time of the week, by queue."""
-        return {
-            name: _vector(queue.quota_at(since_monday_s))
-            for name, queue in self.tree.queues.items()
-        }
+        if not self._timed:
+            return self._usual
+        of_time = {queue.name: _vector(queue.quota_at(since_monday_s)) for queue in self._timed}
+        return self._usual | of_time
+
+    def next_border_s(self, now_s: float, monday_s: float) -> float | None:
+        """When other quotas begin to hold; None: they never change."""
+        if not self._borders:
+            return None
+        at = (now_s - monday_s) % WEEK_S
+        later = (border for border in self._borders if border > at + NEAR_S)
+        return now_s + next(later, self._borders[0] + WEEK_S) - at
 
     def check(self, queue: str, workload: str) -> None:
         """Raises InvalidValue for a queue in which nothing can run."""
@@ -127,17 +149,19 @@ class QueueUsage:
         A queue does not want for a queue below it what that queue can never have.
         """
         wanted: dict[str, list[int]] = {}
-        for name in sorted(self.paths, key=lambda name: -len(self.paths[name])):
-            below = self.tree.children.get(name)
+        for name in self._upwards:
+            below = self._below.get(name)
             if below:
                 sums = [sum(each) for each in zip(*(wanted[q.name] for q in below), strict=True)]
             else:
-                pairs = zip(self.has[name], waiting.get(name, NOTHING), strict=True)
-                sums = [has + more for has, more in pairs]
-            wanted[name] = [
-                amount if most is None else min(amount, most)
-                for amount, most in zip(sums, self.limit[name], strict=True)
-            ]
+                sums = list(map(add, self.has[name], waiting.get(name, NOTHING)))
+            limit = self.limit[name]
+            if limit != UNBOUNDED:
+                sums = [
+                    amount if most is None else min(amount, most)
+                    for amount, most in zip(sums, limit, strict=True)
+                ]
+            wanted[name] = sums
         return wanted
 
     def _share_below(
@@ -149,23 +173,27 @@ class QueueUsage:
         shares: dict[str, list[int]],
         gpu_unit: int,
     ) -> None:
-        below = sorted(self.tree.children.get(parent, []), key=lambda each: each.name)
-        own = {queue.name: queue.weight for queue in below}
-        weights = weights_by_use(own, used, whole=total[GPU_MILLI])
+        below = self._below.get(parent)
+        if not below:
+            return
+        weights = {queue.name: queue.weight for queue in below}
+        if used:
+            weights = weights_by_use(weights, used, whole=total[GPU_MILLI])
         for at in range(len(RESOURCES)):
-            if not any(wanted[queue.name][at] for queue in below):
+            wants = [wanted[queue.name][at] for queue in below]
+            if not any(wants):
                 for queue in below:
                     shares[queue.name][at] = 0
                 continue
             claims = [
                 Claim(
-                    wanted[queue.name][at],
+                    want,
                     self.quota[queue.name][at],
                     weights[queue.name],
                     queue.priority,
                     (queue.created_s, queue.name),
                 )
-                for queue in below
+                for want, queue in zip(wants, below, strict=True)
             ]
             unit = gpu_unit if at == GPU_MILLI else 1
             for queue, amount in zip(below, divide(total[at], claims, unit), strict=True):
