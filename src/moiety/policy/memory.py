@@ -24,6 +24,7 @@ from moiety.policy.model.workloads import Workload
 from moiety.policy.queue import gittins_order
 from moiety.policy.queue.deficit import QueueCredit
 from moiety.policy.queue.queue_usage import TURN_S
+from moiety.policy.queue.worth_table import Worth, WorthTable
 
 WORK_MAX: Final = 50_000
 """The most work that is remembered; of more, the newest half stays."""
@@ -134,10 +135,10 @@ class PolicyMemory:
         self._estimator = RuntimeEstimator()
         self._by_row: list[_Work] = []
         self._active: dict[str, _Work] = {}
-        self._value: dict[str, float] = {}
-        """The worth of each active workload, without its age."""
+        self._table = WorthTable()
+        """The worth of each active workload."""
         self._stale: set[str] = set()
-        """Active workloads whose value has to be found again."""
+        """Active workloads whose worth has to be found again."""
         self._edges: list[tuple[float, str, int]] = []
         """A heap of when running work enters its next span of run time: time, name, epoch."""
         self._now_s = -math.inf
@@ -158,14 +159,13 @@ class PolicyMemory:
         """GPU-seconds by queue, as in a snapshot; None: the queues were never told."""
         return None if self._account is None else self._account.of
 
-    def worth(self, now_s: float) -> dict[str, float]:
-        """The worth of each active workload by its name: expected ends for each GPU-second."""
+    def worth(self, now_s: float) -> Worth:
+        """The worth of each active workload by its name: expected ends for each GPU-second.
+
+        It is of use until the memory learns of something else.
+        """
         self._refresh(now_s)
-        values = self._value
-        return {
-            name: gittins_order.aged(values[name], now_s - work.submitted_s - work.attained(now_s))
-            for name, work in self._active.items()
-        }
+        return self._table.at(now_s)
 
     def left_s(self, workload: str, now_s: float, quantile: float = 0.5) -> float:
         """Seconds of work after which it has ended with the likelihood `quantile`."""
@@ -187,7 +187,7 @@ class PolicyMemory:
         fork._estimator = self._estimator.fork()
         fork._active = {work.name: copy(work) for work in self._active.values()}
         fork._by_row = [w if w.is_over else fork._active[w.name] for w in self._by_row]
-        fork._value, fork._stale = dict(self._value), set(self._stale)
+        fork._table, fork._stale = self._table.copy(), set(self._stale)
         fork._edges = list(self._edges)
         fork._now_s, fork._waits, fork._gpus = self._now_s, self._waits, self._gpus
         fork._has = self._has.copy()
@@ -220,18 +220,8 @@ class PolicyMemory:
             border_s = self._account.next_border_s(since_s)
             if now_s >= min(since_s + TURN_S, border_s or math.inf) - NEAR_S:
                 return True
-        runs: dict[str, float] = {}
-        waits: dict[str, float] = {}
-        for name, value in self.worth(now_s).items():
-            work = self._active[name]
-            queue = work.likeness[0]
-            if work.since_s is None:
-                waits[queue] = max(waits.get(queue, 0.0), value)
-            else:
-                runs[queue] = min(runs.get(queue, math.inf), value)
-        return any(
-            gittins_order.yields(runs.get(queue, math.inf), most) for queue, most in waits.items()
-        )
+        self._refresh(now_s)
+        return self._table.any_yields(now_s)
 
     def dump(self) -> dict[str, Any]:
         """All of it, as plain values."""
@@ -260,13 +250,13 @@ class PolicyMemory:
         stale = [self._active[name] for name in sorted(self._stale & self._active.keys())]
         self._stale.clear()
         if stale:
-            values = gittins_order.worth(
+            worth = gittins_order.worth(
                 self._estimator.chances([work.row for work in stale]),
                 [span_of(work.attained(now_s)) for work in stale],
                 [work.gpus for work in stale],
                 [work.since_s is not None for work in stale],
             )
-            self._value.update(zip((work.name for work in stale), values.tolist(), strict=True))
+            self._table.worth([work.name for work in stale], worth)
 
     def _submitted(self, workload: Workload) -> None:
         if len(self._by_row) >= WORK_MAX:
@@ -280,6 +270,8 @@ class PolicyMemory:
         self._by_row.append(work)
         if not work.is_over:
             self._active[work.name] = work
+            self._table.came(work.name, work.likeness[0], work.submitted_s)
+            self._table.has(work.name, work.attained_s, work.since_s)
             self._stale.add(work.name)
             if work.since_s is None:
                 self._waits += 1
@@ -292,6 +284,7 @@ class PolicyMemory:
             self._waits -= 1
             self._has[work.likeness[0]] += work.likeness[2]
         work.since_s, work.attained_s = at_s, attained_s
+        self._table.has(name, attained_s, at_s)
         work.epoch += 1
         self.starts.began(name, at_s)
         self._stale.add(name)
@@ -309,6 +302,7 @@ class PolicyMemory:
             self._waits += 1
             self._has[work.likeness[0]] -= work.likeness[2]
         work.since_s, work.attained_s = None, attained_s
+        self._table.has(name, attained_s, None)
         work.epoch += 1
         self._stale.add(name)
 
@@ -320,7 +314,7 @@ class PolicyMemory:
             self._has[work.likeness[0]] -= work.likeness[2]
         work.since_s, work.attained_s, work.is_over = None, attained_s, True
         self.starts.forget(name)
-        self._value.pop(name, None)
+        self._table.over(name)
         self._estimator.ended(work.row, attained_s)
         self._like_changed(work)
 
@@ -348,8 +342,8 @@ class PolicyMemory:
         self._account.of = dict(credit)
 
     def _like_changed(self, work: _Work) -> None:
-        near = (self._by_row[row] for row in self._estimator.near(work.row))
-        self._stale.update(other.name for other in near if not other.is_over)
+        near = map(self._by_row.__getitem__, self._estimator.near(work.row))
+        self._stale.update([other.name for other in near if not other.is_over])
 
     def _forget(self) -> None:
         """Forget the older half of what has ended."""

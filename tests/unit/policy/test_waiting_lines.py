@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from moiety.policy import cycle
 from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
+from moiety.policy.memory import Began, Ended, PolicyMemory, Stopped, Submitted, learn
 from moiety.policy.model.decisions import Placement, PlacementRefusal
 from moiety.policy.model.snapshot import Running, Snapshot
 from moiety.policy.place.workload_mix import WorkloadMix
+from moiety.policy.queue.queue_usage import Vector
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.gang_start import start_piece
@@ -75,8 +78,7 @@ def test_lines_follow_the_state() -> None:
         found = WaitingLines.current(state)
         assert found is lines
         anew = WaitingLines(state)
-        own = {queue: of for queue, of in found.of.items() if of}
-        return own == anew.of and found.lacking() == anew.lacking()
+        return all_of(found) == all_of(anew) and found.lacking() == anew.lacking()
 
     assert is_right()
     mark = state.mark()
@@ -89,9 +91,44 @@ def test_lines_follow_the_state() -> None:
     assert is_right()
     state.back(mark)
     assert is_right()
-    state.worth = {"w4": 2.0}
-    assert WaitingLines.current(state) is not lines
-    assert next(iter(WaitingLines.current(state).of["a"].values()))[0][1].name == "w4"
+
+
+def all_of(lines: WaitingLines) -> dict[tuple[str, object], tuple[Vector, bool, list[str]]]:
+    """Each line by its queue and kind: what its work lacks, whether it is extra, and its names."""
+    return {
+        (queue, kind): (line.lacks, line.is_extra, [name for (_, name), _ in line.entries])
+        for queue, of in lines.of.items()
+        for kind, line in of.items()
+    }
+
+
+def test_the_order_of_a_line_is_by_worth_and_then_by_age() -> None:
+    jobs = [work(f"w{at}", submitted_s=float(at)) for at in range(5)]
+    memory = PolicyMemory()
+    for job in jobs[:3]:
+        learn(memory, Submitted(job))
+    state = ClusterState(Snapshot((node(),), tuple(jobs)), KNOWN)
+    [line] = WaitingLines.current(state).of["a"].values()
+
+    def order(worth: Mapping[str, float]) -> list[str]:
+        found = [each.name for each in line.in_order(worth)]
+        plain = {name: worth[name] for name in worth}
+        assert found == [each.name for each in line.in_order(plain)]
+        assert line.first(worth).name == found[0] == line.first(plain).name
+        assert line.knows(worth) is line.knows(plain) is (len(worth) == 5)
+        return found
+
+    assert order({}) == ["w0", "w1", "w2", "w3", "w4"]
+    assert order({"w4": 2.0, "w2": 1.0, "w3": 2.0}) == ["w3", "w4", "w2", "w0", "w1"]
+    assert order(memory.worth(9.0)) == ["w0", "w1", "w2", "w3", "w4"]
+    for job in jobs[3:]:
+        learn(memory, Submitted(job))
+    learn(memory, Stopped("w0", 600.0))
+    assert order(memory.worth(9.0)) == ["w1", "w2", "w3", "w4", "w0"]
+    learn(memory, Began("w1", 9.0))
+    learn(memory, Ended("w1", 60.0))
+    learn(memory, Submitted(jobs[1]))
+    assert set(order(memory.worth(100.0))) == {"w0", "w1", "w2", "w3", "w4"}
 
 
 def test_a_line_that_was_left_out_comes_back_when_others_have_ended() -> None:

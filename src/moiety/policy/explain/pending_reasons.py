@@ -33,8 +33,9 @@ class PendingReasons:
         state = self._state
         found: list[PlacementRefusal] = []
         for lines in WaitingLines.current(state).of.values():
-            for entries in lines.values():
-                found += self._of_line([w for _, w in entries if w.name not in without])
+            for line in lines.values():
+                work = [each for _, each in line.entries if each.name not in without]
+                found += self._of_line(work)
         found.sort(key=lambda each: each.task.workload)
         return found
 

@@ -7,37 +7,50 @@ nodes' too, are powers of two, that finds places if there are enough GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final
 
+from moiety.policy.model.workloads import Workload
 from moiety.policy.preempt.preemption_trial import EndedUnit, come_back
 from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.queue.queue_usage import GPU_MILLI, QueueUsage, Vector
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.waiting_lines import sort_key
+from moiety.policy.state.waiting_lines import WaitingLines, sort_key
 
 MOVES_MAX: Final = 1 << 30
 
 
 def within_quota(state: ClusterState, without: Container[str]) -> list[GangPart]:
     """The waiting pieces that their queues' quotas would take, in the order of service."""
-    may: dict[tuple[str, Vector], bool] = {}
-    found = []
-    for name in state.unmet:
-        workload = state.workloads[name]
-        piece = next_piece(state, workload)
-        if piece is None or name in without or workload.is_opportunistic:
-            continue
-        key = workload.queue, piece.amounts
-        if key not in may:
-            is_within = state.standing.within(workload.queue, 0, piece.amounts, quota=True)
-            may[key] = is_within and _is_bounded(state.standing, workload.queue, piece.amounts)
-        if may[key] and state.may_start(workload, piece.amounts):
-            found.append(piece)
-    found.sort(key=lambda piece: sort_key(piece, state.worth))
+    found: list[GangPart] = []
+    standing = state.standing
+    for queue, lines in WaitingLines.current(state).of.items():
+        for line in lines.values():
+            workload = line.entries[0][1]
+            piece = next_piece(state, workload)
+            if piece is None or workload.is_opportunistic:
+                continue
+            if not standing.within(queue, 0, piece.amounts, quota=True):
+                continue
+            if _is_bounded(standing, queue, piece.amounts) and state.may_start(
+                workload, piece.amounts
+            ):
+                found += _pieces(state, [each for _, each in line.entries], without)
+    worth = state.worth
+    found.sort(key=lambda piece: sort_key(piece.workload, worth, is_extra=piece.is_extra))
     return found
+
+
+def _pieces(
+    state: ClusterState, work: Iterable[Workload], without: Container[str]
+) -> Iterator[GangPart]:
+    for each in work:
+        if each.name not in without:
+            piece = next_piece(state, each)
+            assert piece
+            yield piece
 
 
 def repack(

@@ -17,13 +17,13 @@ from typing import Final
 import numpy as np
 
 from moiety.policy.estimate.runtime_estimator import SPANS, WIDTHS, Floats
+from moiety.policy.place.arrays import Bools
 
 RESTART_S: Final = 30.0
 """The time that it takes to begin or go on."""
 AGING_S: Final = 86400.0
-"""The wait that doubles the worth."""
-AGING_POWER: Final = 1.25
-"""Longer waits count a little more than in proportion, so that no worth is low for ever."""
+"""The wait that doubles the worth. Longer waits count by a power of 5/4 of it, a little more than
+in proportion, so that no worth is low for ever."""
 YIELDS_AT: Final = 2.0
 """Running work yields to waiting work of more than this multiple of its own worth."""
 
@@ -48,12 +48,14 @@ def worth(
     return best
 
 
-def aged(value: float, waited_s: float) -> float:
+def aged(value: Floats | float, waited_s: Floats | float) -> Floats:
     """Worth after a wait of `waited_s` in all."""
-    age: float = (max(0.0, waited_s) / AGING_S) ** AGING_POWER
-    return value * (1.0 + age)
+    days = np.maximum(waited_s, 0.0) / AGING_S
+    found: Floats = value * (1.0 + days * np.sqrt(np.sqrt(days)))
+    return found
 
 
-def yields(runs: float, waits: float) -> bool:
+def yields(runs: Floats | float, waits: Floats | float) -> Bools:
     """Whether running work yields to waiting work, by the worth of both."""
-    return runs * YIELDS_AT < waits
+    found: Bools = np.less(np.multiply(runs, YIELDS_AT), waits)
+    return found

@@ -14,7 +14,7 @@ from moiety.policy.model.workloads import Workload
 from moiety.policy.queue.queue_usage import QueueUsage, Vector
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
-from moiety.policy.state.waiting_lines import Entry, WaitingLines, sort_key
+from moiety.policy.state.waiting_lines import SortKey, WaitingLine, WaitingLines, sort_key
 
 Chance = Callable[[GangPart], Callable[[Workload], bool] | bool]
 """After a try in vain: whether pieces of the kind that come later have a chance, or which do."""
@@ -28,37 +28,80 @@ def any_has(_: GangPart) -> bool:
 class _Line:
     """Pieces of one kind in one queue that still have to be served; lines sort by their first."""
 
-    __slots__ = ("at", "entries", "state")
+    __slots__ = ("_at", "_is_whole", "_key", "_line", "_state", "_work", "_worth")
 
-    def __init__(self, state: ClusterState, entries: list[Entry]) -> None:
-        self.state = state
-        self.entries = entries
-        self.at = 0
+    def __init__(self, state: ClusterState, line: WaitingLine) -> None:
+        self._state = state
+        self._worth = state.worth
+        self._line = line
+        self._work = [line.first(state.worth)]
+        """What is served, as far as its order is known."""
+        self._is_whole = len(line.entries) == 1
+        self._at = 0
+        self._key: SortKey | None = None
+
+    @classmethod
+    def of_one(cls, state: ClusterState, piece: GangPart) -> _Line:
+        """A line of a piece that follows another one of its workload."""
+        line = WaitingLine(piece.amounts, is_extra=piece.is_extra)
+        workload = piece.workload
+        line.add(((workload.submitted_s, workload.name), workload))
+        return cls(state, line)
 
     def __lt__(self, other: _Line) -> bool:
-        return self.entries[self.at][0] < other.entries[other.at][0]
+        return self.key < other.key
+
+    @property
+    def key(self) -> SortKey:
+        """Where the first piece stands in its queue."""
+        key = self._key
+        if key is None:
+            first = self._work[self._at]
+            key = self._key = sort_key(first, self._worth, is_extra=self._line.is_extra)
+        return key
 
     @property
     def first(self) -> GangPart:
-        piece = next_piece(self.state, self.entries[self.at][1])
+        piece = next_piece(self._state, self._work[self._at])
         assert piece
+        return piece
+
+    def pop(self) -> GangPart:
+        """The first piece, which is not in the line any more; `skip` goes on to the next."""
+        piece = self.first
+        self._at += 1
+        self._key = None
         return piece
 
     def skip(self, without: Container[str]) -> bool:
         """Go on to the first workload that waits, none of `without`; False: there is none."""
-        entries, at, unmet = self.entries, self.at, self.state.unmet
-        while at < len(entries):
-            name = entries[at][1].name
-            if name in unmet and name not in without:
+        unmet, at = self._state.unmet, self._at
+        work = self._work
+        while True:
+            while at < len(work):
+                name = work[at].name
+                if name in unmet and name not in without:
+                    break
+                at += 1
+                self._key = None
+            if at < len(work) or self._is_whole:
                 break
-            at += 1
-        self.at = at
-        return at < len(entries)
+            work = self._whole()
+        self._at = at
+        return at < len(work)
+
+    def _whole(self) -> list[Workload]:
+        """Find the order of all that is served."""
+        self._work = self._line.in_order(self._worth)
+        self._is_whole = True
+        return self._work
 
     def keep(self, has_chance: Callable[[Workload], bool]) -> None:
         """Leave out all other pieces."""
-        self.entries = [each for each in self.entries[self.at :] if has_chance(each[1])]
-        self.at = 0
+        work = self._work if self._is_whole else self._whole()
+        self._work = [each for each in work[self._at :] if has_chance(each)]
+        self._at = 0
+        self._key = None
 
 
 class QueueOrder:
@@ -75,20 +118,20 @@ class QueueOrder:
     ) -> None:
         self._state = state
         self._standing: QueueUsage = state.standing
-        self._worth = state.worth
         self._without = frozenset(without) if isinstance(without, set | frozenset) else without
         self._keys: dict[tuple[str, Vector], tuple[object, ...]] = {}
         """By queue and the amounts of its next piece; valid until the usage of a queue changes."""
         self._keys_of = state.standing.version
         self._lines: dict[str, list[_Line]] = {}
         self._aside: list[tuple[str, _Line]] = []
-        """Lines that were left out, with their queues."""
+        """Lines that were left out, with their queues; some may have nothing left."""
+        self._is_revived = False
         for queue, lines in WaitingLines.current(state).of.items():
             own = [
                 line
-                for entries in lines.values()
-                if entries[0][1].is_opportunistic is opportunistic
-                and (line := _Line(state, entries)).skip(self._without)
+                for waiting in lines.values()
+                if waiting.entries[0][1].is_opportunistic is opportunistic
+                and (line := _Line(state, waiting)).skip(self._without)
             ]
             if own:
                 heapq.heapify(own)
@@ -99,8 +142,10 @@ class QueueOrder:
     def _open(self, parent: str | None) -> None:
         """Order the queues below a queue."""
         heap = []
-        for queue in self._standing.tree.children.get(parent, []):
-            self._open(queue.name)
+        children = self._standing.tree.children
+        for queue in children.get(parent, []):
+            if queue.name in children:
+                self._open(queue.name)
             key = self._key(queue.name)
             if key is not None:
                 heap.append((key, queue.name))
@@ -146,11 +191,10 @@ class QueueOrder:
 
     def _fits(self, name: str, piece: GangPart, *, quota: bool) -> bool:
         bounds = self._standing.quota[name] if quota else self._standing.fair[name]
-        has = self._standing.has[name]
-        return all(
-            not amount or bound is None or has[at] + amount <= bound
-            for at, (amount, bound) in enumerate(zip(piece.amounts, bounds, strict=True))
-        )
+        for has, amount, bound in zip(self._standing.has[name], piece.amounts, bounds, strict=True):
+            if amount and bound is not None and has + amount > bound:
+                return False
+        return True
 
     def _has_turn(self, name: str, piece: GangPart) -> bool:
         level = len(self._standing.paths[name]) - 1
@@ -172,23 +216,20 @@ class QueueOrder:
             assert leaf is not None
             lines = self._lines[leaf]
             line = heapq.heappop(lines)
-            piece = line.first
-            line.at += 1
-            aside = len(self._aside)
+            piece = line.pop()
+            self._is_revived = False
             following = attempt(piece)
             chance = True if following is not None else has_chance(piece)
             if callable(chance):
                 line.keep(chance)
-            if line.skip(self._without):
-                if chance:
-                    heapq.heappush(lines, line)
-                else:
-                    self._aside.append((leaf, line))
+            if not chance:
+                self._aside.append((leaf, line))
+            elif line.skip(self._without):
+                heapq.heappush(lines, line)
             if following is not None:
-                entry = sort_key(following, self._worth), following.workload
-                heapq.heappush(lines, _Line(self._state, [entry]))
+                heapq.heappush(lines, _Line.of_one(self._state, following))
             yield piece
-            if len(self._aside) < aside:  # revived
+            if self._is_revived:
                 self._open(None)
             else:
                 self._moved(leaf)
@@ -196,7 +237,9 @@ class QueueOrder:
     def revive(self) -> None:
         """Serve again what is left of lines that were left out, because others have ended."""
         for leaf, line in self._aside:
-            heapq.heappush(self._lines[leaf], line)
+            if line.skip(self._without):
+                heapq.heappush(self._lines[leaf], line)
+                self._is_revived = True
         self._aside.clear()
 
     def _moved(self, leaf: str) -> None:

@@ -1,65 +1,116 @@
 """All that waits, in lines: work of one queue that has the same rights and needs the same room.
 
-Lines are kept while the state changes, so that what waits is sorted once and not in each pass.
+Lines are kept while the state changes, so that what waits is sorted once and not in each pass. They
+stand by age. Worth changes with time: where it is known, the first of a line, or its whole order,
+is found when it is asked for.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Hashable, Mapping
 from operator import itemgetter
 
+import numpy as np
+
 from moiety.policy.model.workloads import Workload
 from moiety.policy.queue.queue_usage import Vector
+from moiety.policy.queue.worth_table import WorkNames
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_parts import GangPart, next_piece
+from moiety.policy.state.gang_parts import next_piece
 
 SortKey = tuple[int, bool, float, float, str]
 """Priority, needed before extra tasks, worth, age, name: the least is served first."""
-Entry = tuple[SortKey, Workload]
-"""A workload that waits, and where its next piece stands in its queue."""
+Entry = tuple[tuple[float, str], Workload]
+"""A workload that waits, and its age and name."""
 
 
-def sort_key(piece: GangPart, worth: Mapping[str, float]) -> SortKey:
-    """Where a piece stands in its queue."""
-    return _key(piece.workload, worth, is_extra=piece.is_extra)
-
-
-def _key(workload: Workload, worth: Mapping[str, float], *, is_extra: bool) -> SortKey:
+def sort_key(workload: Workload, worth: Mapping[str, float], *, is_extra: bool) -> SortKey:
+    """Where the next piece of a workload stands in its queue."""
     name = workload.name
     return -workload.priority, is_extra, -worth.get(name, 0.0), workload.submitted_s, name
 
 
+class WaitingLine:
+    """Work that waits for equal pieces, and for as much in all; the oldest first."""
+
+    __slots__ = ("_names", "entries", "is_extra", "lacks")
+
+    def __init__(self, lacks: Vector, *, is_extra: bool) -> None:
+        self.entries: list[Entry] = []
+        self.lacks = lacks
+        """What each of them waits for in all."""
+        self.is_extra = is_extra
+        """Whether they run without the next piece too."""
+        self._names: WorkNames | None = None
+
+    def add(self, entry: Entry) -> None:
+        """Put a workload in its place."""
+        at = bisect_left(self.entries, entry[0], key=itemgetter(0))
+        self.entries.insert(at, entry)
+        if self._names is not None:
+            self._names.insert(at, entry[1].name)
+
+    def drop(self, entry: Entry) -> None:
+        """Take a workload out."""
+        at = bisect_left(self.entries, entry[0], key=itemgetter(0))
+        del self.entries[at]
+        if self._names is not None:
+            self._names.remove(at)
+
+    def first(self, worth: Mapping[str, float]) -> Workload:
+        """The workload that is served first."""
+        if not worth or len(self.entries) == 1:
+            return self.entries[0][1]
+        return self.entries[int(self._work().worth(worth).argmax())][1]
+
+    def in_order(self, worth: Mapping[str, float]) -> list[Workload]:
+        """All in the order of service: by worth, then by age and name."""
+        if not worth:
+            return [workload for _, workload in self.entries]
+        order = np.argsort(-self._work().worth(worth), kind="stable").tolist()
+        return [self.entries[at][1] for at in order]
+
+    def knows(self, worth: Mapping[str, float]) -> bool:
+        """Whether the worth of all of it is known."""
+        return self._work().are_in(worth)
+
+    def _work(self) -> WorkNames:
+        if self._names is None:
+            self._names = WorkNames(name for (_, name), _ in self.entries)
+        return self._names
+
+
 class WaitingLines:
-    """All work that waits, by queue and kind, the first first."""
+    """All work that waits, by queue and kind."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._changed = state.watch()
-        self._worth = state.worth
-        self.of: dict[str, dict[Hashable, list[Entry]]] = {}
-        """The lines of each queue. Work in a line waits for equal pieces, and for as much in all"""
+        self.of: dict[str, dict[Hashable, WaitingLine]] = {}
+        """The lines of each queue."""
         self._at: dict[str, tuple[Entry, Hashable]] = {}
         """The entry of each workload, and its line."""
         for name in state.unmet:
-            self._add(name)
+            workload = state.workloads[name]
+            line, entry = self._enter(workload)
+            line.entries.append(entry)
         for lines in self.of.values():
             for line in lines.values():
-                line.sort(key=itemgetter(0))
+                line.entries.sort(key=itemgetter(0))
 
     @classmethod
     def current(cls, state: ClusterState) -> WaitingLines:
         """The lines of a state as it is now."""
         lines = state.lines
-        if not isinstance(lines, cls) or lines._worth is not state.worth:
-            if isinstance(lines, cls):
-                state.unwatch(lines._changed)
+        if not isinstance(lines, cls):
             lines = state.lines = cls(state)
             return lines
         for name in lines._changed:
             lines._drop(name)
             if name in state.unmet:
-                lines._add(name, in_order=True)
+                line, entry = lines._enter(state.workloads[name])
+                line.add(entry)
         lines._changed.clear()
         return lines
 
@@ -69,14 +120,18 @@ class WaitingLines:
         for queue, lines in self.of.items():
             sums = [0, 0, 0, 0]
             for line in lines.values():
-                workload = line[0][1]
-                if workload.is_opportunistic:
+                if line.entries[0][1].is_opportunistic:
                     continue
-                for at, amount in enumerate(self._lacks(workload)):
-                    sums[at] += len(line) * amount
+                count = len(line.entries)
+                for at, amount in enumerate(line.lacks):
+                    sums[at] += count * amount
             if any(sums):
                 total[queue] = tuple(sums)
         return total
+
+    def are_known(self, worth: Mapping[str, float]) -> bool:
+        """Whether the worth of all that waits is known."""
+        return all(line.knows(worth) for lines in self.of.values() for line in lines.values())
 
     def _lacks(self, workload: Workload) -> Vector:
         state, name = self._state, workload.name
@@ -85,33 +140,46 @@ class WaitingLines:
             for subgroup in workload.subgroups
         )
 
-    def _add(self, name: str, *, in_order: bool = False) -> None:
-        state = self._state
-        workload = state.workloads[name]
+    def _enter(self, workload: Workload) -> tuple[WaitingLine, Entry]:
+        """Note the line of a workload, which still has to get into it."""
+        name, state = workload.name, self._state
         if state.tasks_of.get(name):  # what it lacks is its own
             piece = next_piece(state, workload)
-            if piece is None:
-                return
+            assert piece
             kind: Hashable = name
             is_extra = piece.is_extra
-        else:
-            kind = self._kind(workload)
-            is_extra = not any(each.tasks_min for each in workload.subgroups)
-        entry = _key(workload, self._worth, is_extra=is_extra), workload
-        self._at[name] = entry, kind
-        line = self.of.setdefault(workload.queue, {}).setdefault(kind, [])
-        if in_order:
-            insort(line, entry, key=itemgetter(0))
-        else:
-            line.append(entry)
-
-    def _kind(self, workload: Workload) -> Hashable:
-        rights = workload.priority, workload.is_preemptible, workload.is_opportunistic
-        if len(workload.subgroups) == 1 and not self._state.companies:
+        elif len(workload.subgroups) == 1 and not state.companies:
             [only] = workload.subgroups
-            if workload.domain is None and only.domain is None:
-                return (*rights, workload.pools, only.shape, only.tasks, only.tasks_min)
-        return *rights, workload.pools, workload.domain, workload.subgroups
+            kind = (
+                workload.priority,
+                workload.is_preemptible,
+                workload.is_opportunistic,
+                workload.pools,
+                only.name,
+                only.shape,
+                only.tasks,
+                only.tasks_min,
+                workload.domain,
+                only.domain,
+            )
+            is_extra = not only.tasks_min
+        else:
+            kind = (
+                workload.priority,
+                workload.is_preemptible,
+                workload.is_opportunistic,
+                workload.pools,
+                workload.domain,
+                workload.subgroups,
+            )
+            is_extra = not any(each.tasks_min for each in workload.subgroups)
+        entry = (workload.submitted_s, name), workload
+        self._at[name] = entry, kind
+        lines = self.of.setdefault(workload.queue, {})
+        line = lines.get(kind)
+        if line is None:
+            line = lines[kind] = WaitingLine(self._lacks(workload), is_extra=is_extra)
+        return line, entry
 
     def _drop(self, name: str) -> None:
         found = self._at.pop(name, None)
@@ -120,6 +188,6 @@ class WaitingLines:
         entry, kind = found
         lines = self.of[entry[1].queue]
         line = lines[kind]
-        del line[bisect_left(line, entry[0], key=itemgetter(0))]
-        if not line:
+        line.drop(entry)
+        if not line.entries:
             del lines[kind]
