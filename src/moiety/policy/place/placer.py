@@ -76,6 +76,7 @@ class Placer:
         self._changes_max = max(CHANGES_MIN, 4 * len(cluster))
         self._changes: list[int] = []
         """Nodes on which a task began or ended, the last change last."""
+        self._watched: list[set[int]] = []
         self._forgotten = 0
         """The number of changes before those in `_changes`."""
         self._up_to: list[int] = []
@@ -119,8 +120,16 @@ class Placer:
         self.cluster.give_back(shape, seat)
         self._changed(seat.node)
 
+    def watch(self) -> set[int]:
+        """A new set; each node on which a task begins or ends is added to it."""
+        found: set[int] = set()
+        self._watched.append(found)
+        return found
+
     def _changed(self, node: int) -> None:
         self._changes.append(node)
+        for each in self._watched:
+            each.add(node)
         self._rule.changed(node)
         if len(self._changes) > self._changes_max:
             half = len(self._changes) // 2

@@ -11,6 +11,8 @@ import heapq
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import NodeArrays
@@ -18,7 +20,7 @@ from moiety.policy.preempt.preemption_trial import EndedUnit, clear
 from moiety.policy.preempt.rights import ReclaimCheck
 from moiety.policy.preempt.upper_bound import Node
 from moiety.policy.preempt.victims import Victims, VictimUnit
-from moiety.policy.queue import gittins_order
+from moiety.policy.queue.gittins_order import YIELDS_AT, yields
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState, PlacedTask
 from moiety.policy.state.gang_parts import GangPart
@@ -41,28 +43,56 @@ def outrank(
     mine = worth.get(workload.name)
     if mine is None:
         return None
+    right = ReclaimCheck(state, piece)
+    taken_from = right.open_queues(leavers.queues)
+    if not state.budget.is_bounded and not _could_free(state, piece, leavers, taken_from):
+        return None
     below = [
         unit
         for unit in leavers.of(workload.queue)
         if unit.workload.priority == workload.priority
         and (theirs := worth.get(unit.workload.name)) is not None
-        and gittins_order.yields(theirs, mine)
+        and theirs * YIELDS_AT < mine
         and unit.tasks[0] in state.seated
     ]
-    right = ReclaimCheck(state, piece)
-    for queue in leavers.queues:
-        if right.could(queue):
-            units = [
-                unit
-                for unit in leavers.of(queue)
-                if unit.workload.name in worth and unit.tasks[0] in state.seated
-            ]
-            below += units if right.covers_all(queue) else filter(right.reaches, units)
+    for queue in taken_from:
+        units = [
+            unit
+            for unit in leavers.of(queue)
+            if unit.workload.name in worth and unit.tasks[0] in state.seated
+        ]
+        below += units if right.covers_all(queue) else filter(right.reaches, units)
     if not below:
         return None
     below.sort(key=lambda unit: (worth[unit.workload.name], unit.order))
     picked = _by_right(right, workload.queue, _by_harm(state, piece, below))
     return clear(state, piece, picked, right.holds, moves_max, all_return=False)
+
+
+def _could_free(
+    state: ClusterState, piece: GangPart, leavers: Victims, taken_from: Iterable[str]
+) -> bool:
+    """Whether there would be GPUs for all tasks of the first shape if all ended that may yield.
+
+    It is a bound: rights to single units are left out.
+    """
+    (shape, count), workload = piece.shapes[0], piece.workload
+    if shape.gpu_memory_mib or not shape.gpus:  # its part of a GPU differs from node to node
+        return True
+    wanted = shape.total_milli
+    for pool in state.pools.open_to(workload):
+        free = state.pools.placers[pool].cluster.left_total.copy()
+        for queue in taken_from:
+            free += leavers.freed(queue, pool).in_all
+        own = leavers.freed(workload.queue, pool)
+        if len(own.nodes):
+            ends = yields(own.work.worth(state.worth), state.worth[workload.name])
+            ends &= own.priorities == workload.priority
+            np.add.at(free, own.nodes[ends], own.gpu_milli[ends])
+        count -= int((free // wanted).sum())
+        if count <= 0:
+            return True
+    return False
 
 
 def _by_right(right: ReclaimCheck, queue: str, units: Iterable[VictimUnit]) -> Iterator[VictimUnit]:
@@ -165,13 +195,13 @@ def _on_node(
     for each in units:
         if gpu >= 0 and cpu >= 0 and memory >= 0:
             break
-        frees = (
-            sum(one.shape.gpus * one.place.seat.gpu_milli for one in each.here),
-            sum(one.shape.cpu_milli for one in each.here),
-            sum(one.shape.memory_mib for one in each.here),
-        )
-        gpu, cpu, memory = gpu + frees[0], cpu + frees[1], memory + frees[2]
-        chosen.append((each, *frees))
+        more_gpu = more_cpu = more_memory = 0
+        for one in each.here:
+            more_gpu += one.shape.gpus * one.place.seat.gpu_milli
+            more_cpu += one.shape.cpu_milli
+            more_memory += one.shape.memory_mib
+        gpu, cpu, memory = gpu + more_gpu, cpu + more_cpu, memory + more_memory
+        chosen.append((each, more_gpu, more_cpu, more_memory))
     if gpu < 0 or cpu < 0 or memory < 0:
         return None
     for found in reversed(chosen[:]):

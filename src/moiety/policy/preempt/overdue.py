@@ -22,9 +22,7 @@ def overdue(state: ClusterState) -> dict[str, str]:
 def incomplete(state: ClusterState) -> dict[str, str]:
     """Gangs that have lost members and did not get them back, with the reason to end the rest."""
     found = {}
-    for name in sorted(state.unmet):
-        if not state.tasks_of.get(name):
-            continue
+    for name in sorted(state.partial):
         for subgroup in state.workloads[name].subgroups:
             running = state.running[name, subgroup.name]
             if running < subgroup.tasks_min:

@@ -6,7 +6,7 @@ there is no such way, and nothing has changed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
@@ -14,8 +14,9 @@ from typing import Final
 
 from moiety.policy.model.snapshot import Task
 from moiety.policy.place.pools import Masks
+from moiety.policy.preempt.node_needs import Node
 from moiety.policy.preempt.preemption_trial import EndedUnit, clear
-from moiety.policy.preempt.reclaim_nodes import by_node, is_free_in_sum, openings, touches
+from moiety.policy.preempt.reclaim_nodes import by_need, by_node, is_free_in_sum, openings, touches
 from moiety.policy.preempt.rights import ReclaimCheck, by_right
 from moiety.policy.preempt.upper_bound import enough_alone
 from moiety.policy.preempt.victims import OPPORTUNISTS, Victims, VictimUnit
@@ -191,17 +192,11 @@ class _Taking:
 
     def in_nodes(self, masks: Masks | None) -> list[EndedUnit] | None:
         """End units node by node: for a gang on one node after the other, then on each alone."""
-        everyone = [unit for queue in self.others for unit in self.leavers.of(queue)]
-        everyone.sort(key=itemgetter(0))
-        everyone = [*self.leavers.of(OPPORTUNISTS), *everyone]
-        if masks is not None:
-            everyone = [unit for unit in everyone if touches(self.state, unit, masks)]
-        found = by_node(self.state, self.piece, everyone, self.leavers)
-        is_gang = len(self.piece.tasks) > 1
-        nodes = [units for _, units in islice(found, None if is_gang else NODES_TRIED_MAX)]
-        tries = [[units] for units in nodes[:NODES_TRIED_MAX]]
-        if is_gang:
-            tries = [nodes, *tries[:GANG_NODES_MAX]] if len(nodes) > 1 else [nodes]
+        nodes = (units for _, units in self._nodes(masks))
+        first = list(islice(nodes, NODES_TRIED_MAX))
+        tries: list[Iterable[list[VictimUnit]]] = [[units] for units in first]
+        if len(self.piece.tasks) > 1:
+            tries = [chain(first, nodes), *(tries[:GANG_NODES_MAX] if len(first) > 1 else ())]
         for some in tries:
             right = ReclaimCheck(self.state, self.piece)
             picked = _node_after_node(right, some, self.piece.workload.name)
@@ -210,12 +205,25 @@ class _Taking:
                 return plan
         return None
 
+    def _nodes(self, masks: Masks | None) -> Iterator[tuple[Node, list[VictimUnit]]]:
+        """The nodes with all units that may be taken there, the least harm first."""
+        if masks is None:
+            return by_need(self.state, self.piece, self.leavers)
+        others = [unit for queue in self.others for unit in self.leavers.of(queue)]
+        others.sort(key=itemgetter(0))
+        everyone = [
+            unit
+            for unit in (*self.leavers.of(OPPORTUNISTS), *others)
+            if touches(self.state, unit, masks)
+        ]
+        return by_node(self.state, self.piece, everyone, self.leavers)
+
     def _clear(self, picked: Iterator[VictimUnit], right: ReclaimCheck) -> list[EndedUnit] | None:
         return clear(self.state, self.piece, picked, right.holds, self.moves_max, all_return=False)
 
 
 def _node_after_node(
-    right: ReclaimCheck, nodes: list[list[VictimUnit]], without: str
+    right: ReclaimCheck, nodes: Iterable[list[VictimUnit]], without: str
 ) -> Iterator[VictimUnit]:
     """The units that may be taken on the first node, then on the next."""
     gone: set[tuple[Task, ...]] = set()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import NodeArrays
 from moiety.policy.place.pools import Masks
-from moiety.policy.preempt.upper_bound import Node
+from moiety.policy.preempt.node_needs import Need, Node, NodeNeeds, OnNode, need_of
 from moiety.policy.preempt.victims import Victims, VictimUnit
-from moiety.policy.state.cluster_state import ClusterState, PlacedTask
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart
 from moiety.policy.state.gang_start import candidates, required
 
@@ -27,9 +24,7 @@ def openings(state: ClusterState, piece: GangPart, leavers: Victims) -> list[Mas
     domain = required(piece)
     pools = list(state.pools.open_to(piece.workload))
     slots = {
-        (pool, shape): state.pools.placers[pool].cluster.slots(shape, *leavers.emptied(pool))
-        for pool in pools
-        for shape, _ in piece.shapes
+        (pool, shape): leavers.slots(pool, shape) for pool in pools for shape, _ in piece.shapes
     }
     if domain is None:
         if all(
@@ -69,14 +64,18 @@ def is_free_in_sum(state: ClusterState, piece: GangPart) -> bool:
     return gpu >= asked_gpu and cpu >= asked_cpu and memory >= asked_memory
 
 
-class _Need(NamedTuple):
-    """What a node would have to free for one task, and how far the units there would end for it."""
+def by_need(
+    state: ClusterState, piece: GangPart, leavers: Victims
+) -> Iterator[tuple[Node, list[VictimUnit]]]:
+    """As `by_node`, of all opportunistic units and all units of other queues."""
+    shape = piece.tasks[0][1]
+    slots = {pool: leavers.slots(pool, shape) for pool in state.pools.open_to(piece.workload)}
 
-    to_free: int
-    """Thousandths of GPUs."""
-    rank: int
-    """The rank of the last unit that would have to end there, among all units."""
-    node: Node
+    def could(node: Node) -> bool:
+        found = slots.get(node[0])
+        return found is not None and bool(found[node[1]])
+
+    return NodeNeeds.current(state, leavers).of(shape, piece.workload.queue, could)
 
 
 def by_node(
@@ -89,43 +88,22 @@ def by_node(
     shape = piece.tasks[0][1]
     could: dict[str, list[int]] = {}
     for pool in state.pools.open_to(piece.workload):
-        cluster = state.pools.placers[pool].cluster
-        could[pool] = cluster.slots(shape, *leavers.emptied(pool)).tolist()
-    on: dict[Node, list[tuple[int, VictimUnit, PlacedTask]]] = {}
+        could[pool] = leavers.slots(pool, shape).tolist()
+    on: dict[Node, list[OnNode]] = {}
     for rank, unit in enumerate(units):
-        for task in unit.tasks:
+        for position, task in enumerate(unit.tasks):
             seated = state.seated.get(task)
             if seated is None:
                 continue
-            pool, (node, _, _) = seated.place
-            if pool in could and could[pool][node]:
-                on.setdefault((pool, node), []).append((rank, unit, seated))
-    found: list[_Need] = []
-    for (pool, node), here in on.items():
-        need = _need(state.pools.placers[pool].cluster, shape, (pool, node), here)
+            node = seated.place.pool, seated.place.seat.node
+            if node[0] in could and could[node[0]][node[1]]:
+                here = OnNode((rank,), position, unit.workload.queue, unit, seated)
+                on.setdefault(node, []).append(here)
+    found: list[Need] = []
+    for node, tasks in on.items():
+        need = need_of(state.pools.placers[node[0]].cluster, shape, node, tasks)
         if need:
             found.append(need)
     found.sort()
     for need in found:
-        yield need.node, list({unit.tasks: unit for _, unit, _ in on[need.node]}.values())
-
-
-def _need(
-    cluster: NodeArrays, shape: Shape, place: Node, here: list[tuple[int, VictimUnit, PlacedTask]]
-) -> _Need | None:
-    """The need of one node; None: all units there would not free enough in sum."""
-    node = place[1]
-    wanted = shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
-    gpu, cpu = int(cluster.left_total[node]), int(cluster.free_cpu[node])
-    memory = int(cluster.free_memory[node])
-    to_free = max(wanted - gpu, 0)
-    last = -1
-    queue = deque(here)
-    while gpu < wanted or cpu < shape.cpu_milli or memory < shape.memory_mib:
-        if not queue:
-            return None
-        last, _, seated = queue.popleft()
-        gpu += seated.shape.gpus * seated.place.seat.gpu_milli
-        cpu += seated.shape.cpu_milli
-        memory += seated.shape.memory_mib
-    return _Need(to_free, last, place)
+        yield need.node, list({each.unit.tasks: each.unit for each in on[need.node]}.values())

@@ -112,7 +112,11 @@ class ReclaimCheck:
     def _may_ask_any(self, level: int) -> bool:
         found = self._may_any.get(level)
         if found is None:
-            found = any(self._may_ask(level, by) for by in EvictionRight)
+            found = (
+                self._may_ask(level, EvictionRight.QUOTA)
+                or self._may_ask(level, EvictionRight.SHARE)
+                or self._may_ask(level, EvictionRight.CREDIT)
+            )
             self._may_any[level] = found
         return found
 
@@ -129,7 +133,17 @@ class ReclaimCheck:
 
     def could(self, other: str) -> bool:
         """Whether any unit may be taken from a queue now, before the piece has its place."""
-        return other != self._queue and self._by(other) is not None
+        if other == self._queue or not any(self._standing.has[other]):
+            return False
+        return self._by(other) is not None
+
+    def open_queues(self, others: Iterable[str]) -> list[str]:
+        """The queues of which any unit may be taken now."""
+        self._renew()
+        levels = range(len(self._standing.paths[self._queue]))
+        if not any(map(self._may_ask_any, levels)):
+            return []
+        return [other for other in others if self.could(other)]
 
     def covers_all(self, other: str) -> bool:
         """Whether the right to a queue covers each of its units, before any has ended."""

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moiety.policy.model.snapshot import Task
-from moiety.policy.model.workloads import Workload
+from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.place.arrays import Ints
+from moiety.policy.queue.worth_table import WorkNames
 from moiety.policy.state.cluster_state import ClusterState
 
 OPPORTUNISTS: Final = "\0"
@@ -45,31 +46,72 @@ class VictimUnit(NamedTuple):
         return -self.order[2]
 
 
+class FreedRoom(NamedTuple):
+    """What the units of a queue would free on nodes of a pool, a row for each of their tasks."""
+
+    work: WorkNames
+    """The workload of each row."""
+    priorities: Ints
+    nodes: Ints
+    gpu_milli: Ints
+    in_all: Ints
+    """Thousandths of GPUs on each node if all of them ended."""
+
+
 class Victims:
     """All units that may be ended, by queue, in the order in which they yield.
 
     Guaranteed work is not among them. The units of a queue are found when they are first asked for,
-    and kept: `changed` names workloads whose units are not right any more.
+    and kept: `changed` names workloads whose units are not right any more. They are kept with the
+    state, from one decision to the next.
     """
 
     def __init__(self, state: ClusterState, min_run_s: float = 0.0) -> None:
         self._state = state
         self._min_run_s = min_run_s
+        self._touched = state.watch()
         self._names: dict[str, set[str]] = {}
         """Names of workloads by queue."""
+        self._queues: dict[str, str] = {}
+        """The queue of each of them."""
+        self._young: set[str] = set()
+        """Those that have not run for long enough."""
         for name, tasks in state.tasks_of.items():
             workload = state.workloads[name]
             if tasks and workload.is_preemptible:
-                self._names.setdefault(_queue(workload), set()).add(name)
+                self._enter(name, _queue(workload))
         self._units: dict[str, list[VictimUnit]] = {}
         self._found: dict[str, list[VictimUnit]] = {}
         """The units of each workload in `_units`."""
         self._emptied: dict[str, tuple[Ints, Ints, Ints]] = {}
+        self._slots: dict[tuple[str, Shape], Ints] = {}
+        self.needs: object = None
+        """What `node_needs` has found of the units."""
+        self.renewed: set[str] = set()
+        """The workloads whose units were renewed since it did."""
+        self._freed: dict[tuple[str, str], tuple[Sequence[VictimUnit], FreedRoom]] = {}
+        """By queue and pool, with the units from which it was found."""
+
+    @classmethod
+    def current(cls, state: ClusterState, min_run_s: float) -> Victims:
+        """The victims in a state as it is now: those of the decision before, renewed."""
+        found = state.victims
+        if not isinstance(found, cls) or found._min_run_s != min_run_s:
+            if isinstance(found, cls):
+                state.unwatch(found._touched)
+            found = state.victims = cls(state, min_run_s)
+            return found
+        names = found._touched | found._young
+        found._touched.clear()
+        found.changed(names)
+        found._emptied.clear()
+        found._slots.clear()
+        return found
 
     @property
     def queues(self) -> Iterable[str]:
         """The queues with units that may be ended."""
-        return [queue for queue in self._names if queue != OPPORTUNISTS]
+        return [queue for queue, names in self._names.items() if names and queue != OPPORTUNISTS]
 
     def of(self, queue: str) -> Sequence[VictimUnit]:
         """All units of a queue."""
@@ -79,6 +121,41 @@ class Victims:
             found.sort(key=itemgetter(0))
             self._units[queue] = found
         return found
+
+    def queue_of(self, name: str) -> str | None:
+        """The queue of a workload with units; None: it has none."""
+        return self._queues.get(name)
+
+    def units_of(self, name: str) -> Sequence[VictimUnit]:
+        """The units of a workload, if those of its queue were asked for."""
+        return self._found.get(name, ())
+
+    def freed(self, queue: str, pool: str) -> FreedRoom:
+        """What the units of a queue would free in a pool."""
+        units = self.of(queue)
+        kept = self._freed.get((queue, pool))
+        if kept is not None and kept[0] is units:
+            return kept[1]
+        names: list[str] = []
+        rows: list[tuple[int, int, int]] = []
+        seated = self._state.seated
+        for unit in units:
+            for task in unit.tasks:
+                each = seated.get(task)
+                if each is not None and each.place.pool == pool:
+                    node, _, milli = each.place.seat
+                    names.append(unit.workload.name)
+                    rows.append((unit.workload.priority, node, each.shape.gpus * milli))
+        priorities, nodes, gpu_milli = np.array(rows, np.int64).reshape(-1, 3).T
+        in_all = np.zeros(len(self._state.pools.placers[pool].cluster), np.int64)
+        np.add.at(in_all, nodes, gpu_milli)
+        found = FreedRoom(WorkNames(names), priorities, nodes, gpu_milli, in_all)
+        self._freed[queue, pool] = units, found
+        return found
+
+    def _enter(self, name: str, queue: str) -> None:
+        self._names.setdefault(queue, set()).add(name)
+        self._queues[name] = queue
 
     def _of(self, name: str) -> list[VictimUnit]:
         found = self._found[name] = self._find(name)
@@ -91,8 +168,11 @@ class Victims:
             since = self._since(tasks[0])
         else:
             since = max([self._since(task) for task in tasks])
-        if state.snapshot.now_s - since < self._min_run_s:
-            return []
+        if self._min_run_s:
+            if state.snapshot.now_s - since < self._min_run_s:
+                self._young.add(name)
+                return []
+            self._young.discard(name)
         rank = workload.priority, -workload.submitted_s, ReversedName(name)
         if len(tasks) == 1 and len(workload.subgroups) == 1 and workload.subgroups[0].tasks_min:
             return [_unit(rank, workload, tuple(tasks), since, is_extra=False)]
@@ -116,31 +196,39 @@ class Victims:
         return began.since_s if began else self._state.snapshot.now_s
 
     def changed(self, names: Iterable[str]) -> None:
-        """Note that these workloads began or lost tasks."""
+        """Note that these workloads began or lost tasks, came or went."""
         state = self._state
-        by_queue: dict[str, set[str]] = {}
-        for name in names:
-            workload = state.workloads[name]
-            if workload.is_preemptible:
-                by_queue.setdefault(_queue(workload), set()).add(name)
-        for queue, own in by_queue.items():
-            here = {name for name in own if state.tasks_of.get(name)}
-            self._names[queue] = self._names.get(queue, set()) - own | here
-            if queue in self._units:
-                self._units[queue] = self._renewed(self._units[queue], own, here)
+        renewed: dict[str, list[VictimUnit]] = {}
 
-    def _renewed(
-        self, units: Sequence[VictimUnit], own: Iterable[str], here: Iterable[str]
-    ) -> list[VictimUnit]:
-        """The units of a queue, with those of `own` taken out and those of `here` put in."""
-        found = list(units)
-        for name in own:
-            for unit in self._found.pop(name, ()):
-                del found[bisect_left(found, unit.order, key=itemgetter(0))]
-        for name in here:
-            for unit in self._of(name):
-                insort(found, unit, key=itemgetter(0))
-        return found
+        def units_of(queue: str) -> list[VictimUnit] | None:
+            if queue not in renewed and queue in self._units:
+                renewed[queue] = list(self._units[queue])  # others may still go through the old
+            return renewed.get(queue)
+
+        for name in names:
+            self.renewed.add(name)
+            before = self._queues.get(name)
+            workload = state.workloads.get(name)
+            now = None
+            if workload is not None and workload.is_preemptible and state.tasks_of.get(name):
+                now = _queue(workload)
+            had = self._found.pop(name, None)
+            if before is not None and before != now:
+                self._names[before].discard(name)
+                del self._queues[name]
+                self._young.discard(name)
+            if now is not None:
+                self._enter(name, now)
+            has = self._of(name) if now in self._units else None
+            if now == before and had == has:
+                continue
+            if had and before is not None and (found := units_of(before)) is not None:
+                for unit in had:
+                    del found[bisect_left(found, unit.order, key=itemgetter(0))]
+            if has and now is not None and (found := units_of(now)) is not None:
+                for unit in has:
+                    insort(found, unit, key=itemgetter(0))
+        self._units.update(renewed)
 
     def emptied(self, pool: str) -> tuple[Ints, Ints, Ints]:
         """What would be free at most if all units ended: of GPUs [N, G], CPUs and memory [N].
@@ -150,6 +238,14 @@ class Victims:
         if not self._emptied:
             self._empty_all()
         return self._emptied[pool]
+
+    def slots(self, pool: str, shape: Shape) -> Ints:
+        """How many tasks of a shape would have room on each node at most if all units ended."""
+        found = self._slots.get((pool, shape))
+        if found is None:
+            cluster = self._state.pools.placers[pool].cluster
+            found = self._slots[pool, shape] = cluster.slots(shape, *self.emptied(pool))
+        return found
 
     def _empty_all(self) -> None:
         state = self._state

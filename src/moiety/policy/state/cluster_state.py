@@ -86,6 +86,8 @@ class ClusterState:
         self._seat_all()
         self.unmet = {name for (name, sub), size in self.sizes.items() if self._lacks(name, sub)}
         """Workloads of which not all tasks run."""
+        self.partial = {name for name in self.unmet if self.tasks_of.get(name)}
+        """Those of them of which some tasks run."""
         self.left_to: Callable[[Workload], Masks | None] | None = None
         """What is not kept for others."""
         self.worth: Mapping[str, float] = {}
@@ -94,6 +96,8 @@ class ClusterState:
         """By workload: what others have found of it, until it begins or loses tasks."""
         self.lines: object = None
         """What `queue_order` has found of all that waits."""
+        self.victims: object = None
+        """What `preempt` has found of all that runs."""
         self._watched: list[set[str]] = []
         self._numbers: dict[Hashable, int] = {}
 
@@ -238,12 +242,17 @@ class ClusterState:
         if sign > 0:
             self.seated[task] = seated
             self.tasks_of.setdefault(name, []).append(task)
-            if not any(self._lacks(name, each.name) for each in workload.subgroups):
+            if any(self._lacks(name, each.name) for each in workload.subgroups):
+                self.partial.add(name)
+            else:
                 self.unmet.discard(name)
+                self.partial.discard(name)
         else:
             del self.seated[task]
-            self.tasks_of[name].remove(task)
+            own = self.tasks_of[name]
+            own.remove(task)
             self.unmet.add(name)
+            (self.partial.add if own else self.partial.discard)(name)
 
     def mark(self) -> int:
         """A point to come back to."""

@@ -136,6 +136,9 @@ def _follow(state: ClusterState, snapshot: Snapshot, budget: WorkBudget) -> bool
     begun = [each for each in snapshot.running if not _is_there(state, each, gone, planned)]
     leaves = {each.task for each in begun if each.task in state.seated}
     leaves |= state.seated.keys() - running.keys()
+    for task, each in running.items():
+        if state.began.get(task) is not each:  # its place is the same, but not all else
+            state.touch(task.workload)
     state.began = {}
     for task in sorted(leaves):
         state.stop(task)
@@ -168,6 +171,7 @@ def _forget(state: ClusterState, name: str) -> None:
     workload = state.workloads.pop(name)
     state.count(workload, -1)
     state.unmet.discard(name)
+    state.partial.discard(name)
     state.touch(name)
     state.tasks_of.pop(name, None)
     for subgroup in workload.subgroups:
