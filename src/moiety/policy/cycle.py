@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from moiety.policy.actions import actions
 from moiety.policy.autoscaler import ScalingPlan, scale, with_growth
 from moiety.policy.backfill import Reservation, reserve
 from moiety.policy.cycle_settings import USUAL, CycleSettings
@@ -16,14 +17,7 @@ from moiety.policy.estimate.remaining_time import takes_at_most
 from moiety.policy.explain.pending_reasons import PendingReasons, ending
 from moiety.policy.memory import PolicyMemory
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.decisions import (
-    CyclePlan,
-    Decision,
-    Eviction,
-    Move,
-    Placement,
-    PlacementRefusal,
-)
+from moiety.policy.model.decisions import CyclePlan, Decision, PlacementRefusal
 from moiety.policy.model.snapshot import Snapshot, Task
 from moiety.policy.model.work_budget import WorkBudget
 from moiety.policy.model.workloads import Workload
@@ -35,7 +29,6 @@ from moiety.policy.preempt.outrank import outrank
 from moiety.policy.preempt.overdue import incomplete, overdue
 from moiety.policy.preempt.preemption_trial import EndedUnit
 from moiety.policy.preempt.repack import repack, within_quota
-from moiety.policy.preempt.suspension import suspended
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
@@ -67,13 +60,16 @@ def decide(
     and lets work of much more worth end other work there; the plan then says when to ask again.
     What `kept` has of the decision before is used again: it saves time and changes nothing. With
     `changes`, work is that of the decision before and what has changed; the snapshot has none, and
-    `known` is needed.
+    `known` is needed. Why work waits is found when the plan is read beyond its actions.
 
     Raises InvalidValue for a snapshot or changes that make no sense.
     """
     cycle = Cycle(snapshot, known, settings, budget, memory, kept, changes)
     cycle.run()
-    return CyclePlan(cycle.decisions(), cycle.look_s())
+    plan = CyclePlan(cycle.actions(), cycle.look_s(), cycle.remarks)
+    if kept is not None:
+        kept.planned(plan)
+    return plan
 
 
 class Cycle:
@@ -109,8 +105,9 @@ class Cycle:
         """Workloads that were larger than what is due to their queue, and yielded to another."""
         self.reserved: list[Reservation] = []
         self.moves_left = settings.moves_max
-        self.refusals: list[PlacementRefusal] = []
+        self._refusals: list[PlacementRefusal] | None = None
         self.scaled = ScalingPlan()
+        self._has_scaled = False
         self._leavers: Victims | None = None
         self._order: QueueOrder | None = None
         self.state.standing.share_out(
@@ -129,8 +126,7 @@ class Cycle:
         opportunists = bool(self.state.opportunists)
         made = opportunists and self._make(reclaim.displace, "displaced")
         made = (bool(self.moves_left) and self._make(reclaim.consolidate, "moved")) or made
-        is_waited = not self.state.unmet <= self.state.worth.keys()
-        if is_waited and len(self.state.standing.paths) > 1:  # else outranking took what it may
+        if len(self.state.standing.paths) > 1 and self._is_unranked():
             made = self._make(reclaim.reclaim, "reclaimed") or made
         if len(self.state.priorities) > 1:
             made = self._make(reclaim.preempt, "preempted") or made
@@ -142,12 +138,18 @@ class Cycle:
             self._defragment()
         if self.state.worth:
             self._repack()
-        self._explain()
-        self._end(incomplete(self.state))
+        lost = incomplete(self.state)
+        if lost or self.state.budget.is_bounded:  # reasons are those of now, and of this time
+            self._find_refusals()
+        self._end(lost)
         if self.settings.scales and any(pool.is_dynamic for pool in self.state.snapshot.pools):
             self._scale()
         if not self.state.budget.is_used_up():
             self.state.budget.tried.clear()
+
+    def _is_unranked(self) -> bool:
+        """Whether any work waits of which the worth is not known: else outranking took all."""
+        return not WaitingLines.current(self.state).are_known(self.state.worth)
 
     def _end(self, texts: Mapping[str, str]) -> None:
         """End workloads, each for the reason of its text."""
@@ -278,7 +280,7 @@ class Cycle:
 
     def _who_leaves(self) -> Victims:
         if self._leavers is None:
-            self._leavers = Victims(self.state, self.settings.min_run_s)
+            self._leavers = Victims.current(self.state, self.settings.min_run_s)
         return self._leavers
 
     def _make(self, making: Making, word: str) -> bool:
@@ -348,21 +350,20 @@ class Cycle:
         if standing.is_too_much(sides[1], sum(each.amounts[GPU_MILLI] for each in ended.seated)):
             self.exchanges[name] = sides
 
-    def _explain(self) -> None:
+    def _find_refusals(self) -> list[PlacementRefusal]:
         """Find the reason for each workload that waits."""
-        state = self.state
-        if not self.settings.reasons:
-            return
-        self.refusals += PendingReasons(state, self.reserved).all(self.ended)
+        if self._refusals is None:
+            self._refusals = []
+            if self.settings.reasons:
+                self._refusals = PendingReasons(self.state, self.reserved).all(self.ended)
+        return self._refusals
 
     def _scale(self) -> None:
-        """Decide what dynamic pools should do, and note it in the refusals of waiting workloads."""
-        state = self.state
-        if state.budget.is_past():
-            return
-        kept = [each.others for each in self.reserved]
-        self.scaled = scale(state, self.known, self.overdue, kept)
-        self.refusals = [with_growth(state, self.scaled, each) for each in self.refusals]
+        """Decide what dynamic pools should do."""
+        if not self.state.budget.is_past():
+            kept = [each.others for each in self.reserved]
+            self.scaled = scale(self.state, self.known, self.overdue, kept)
+            self._has_scaled = True
 
     def look_s(self) -> float | None:
         """When to decide again if nothing happens; None: only when something does."""
@@ -371,28 +372,18 @@ class Cycle:
             return None
         return now_s if self.ended else self._memory.look_s(now_s)
 
+    def remarks(self) -> list[Decision]:
+        """Why each workload waits, and what dynamic pools should do, which is a part of that."""
+        found = self._find_refusals()
+        if not self._has_scaled:
+            return [*found]
+        scaled = self.scaled
+        return [*(with_growth(self.state, scaled, each) for each in found), *scaled.decisions]
+
     def decisions(self) -> list[Decision]:
-        """The differences between the snapshot and the state after the cycle, and the refusals."""
-        state = self.state
-        evictions: list[Eviction] = []
-        moves: list[Decision] = []
-        placements: list[Decision] = []
-        for task, before in state.changed():
-            now = state.seated.get(task)
-            if now == before:
-                continue
-            if before is None:
-                assert now
-                placements.append(Placement(task, state.pools.spot(now.place)))
-                continue
-            source = state.pools.spot(before.place)
-            text, for_workload = self.why[task]
-            if now is None:
-                is_final = task.workload in self.overdue
-                exchange = self.exchanges.get(task.workload)
-                evictions.append(Eviction(task, source, text, for_workload, is_final, exchange))
-            else:
-                target = state.pools.spot(now.place)
-                moves.append(Move(task, source, target, state.began[task].state_bytes, text))
-        yields = suspended(evictions, state.snapshot)
-        return [*yields, *moves, *placements, *self.refusals, *self.scaled.decisions]
+        """Actions and remarks."""
+        return [*self.actions(), *self.remarks()]
+
+    def actions(self) -> list[Decision]:
+        """The differences between the snapshot and the state after the cycle."""
+        return actions(self.state, self.why, self.overdue, self.exchanges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -59,11 +60,11 @@ def runs(
     ]
 
 
-def evicted(decisions: list[Decision]) -> list[str]:
+def evicted(decisions: Sequence[Decision]) -> list[str]:
     return sorted(str(each.task) for each in decisions if isinstance(each, Eviction))
 
 
-def placed(decisions: list[Decision]) -> list[str]:
+def placed(decisions: Sequence[Decision]) -> list[str]:
     return sorted(str(each.task) for each in decisions if isinstance(each, Placement))
 
 

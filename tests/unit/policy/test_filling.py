@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,11 +26,11 @@ def gang(name: str, tasks: int, least: int | None = None, **more: float) -> Work
     return Workload(name, (workers,), submitted_s=more.get("submitted_s", 0.0))
 
 
-def placed(decisions: list[Decision]) -> list[str]:
+def placed(decisions: Sequence[Decision]) -> list[str]:
     return [str(each.task) for each in decisions if isinstance(each, Placement)]
 
 
-def refused(decisions: list[Decision]) -> list[PlacementRefusal]:
+def refused(decisions: Sequence[Decision]) -> list[PlacementRefusal]:
     return [each for each in decisions if isinstance(each, PlacementRefusal)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 from moiety.model.errors import InvalidValue
 from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
+from moiety.policy.explain.pending_reasons import PendingReasons
 from moiety.policy.model.cluster import Placing, Pool
-from moiety.policy.model.decisions import Placement
+from moiety.policy.model.decisions import Placement, PlacementRefusal
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Affinity, Workload
 from moiety.policy.place.workload_mix import WorkloadMix
@@ -144,6 +146,32 @@ def test_a_snapshot_that_makes_no_sense_is_refused_and_the_next_one_is_not() -> 
             decide(wrong, KNOWN, SETTINGS, kept=kept)
         [placement] = decide(first, KNOWN, SETTINGS, kept=kept)
         assert isinstance(placement, Placement)
+
+
+def test_reasons_are_found_when_they_are_read_and_are_those_of_the_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[int] = []
+    found = PendingReasons.all
+
+    def all_of(self: PendingReasons, without: Container[str]) -> list[PlacementRefusal]:
+        asked.append(len(asked))
+        return found(self, without)
+
+    monkeypatch.setattr(PendingReasons, "all", all_of)
+    kept, job, small = KeptState(), work("large", count=8), work("small")
+    first = Snapshot((node(),), (job, small))
+    plan = decide(first, KNOWN, SETTINGS, kept=kept)
+    [placement] = plan.actions
+    assert isinstance(placement, Placement)
+    assert not asked
+    unread = decide(replace(first, workloads=(job,)), KNOWN, SETTINGS, kept=kept)
+    assert len(asked) == 1, "the reasons of a plan that is still there were found before it goes"
+    assert [each.text for each in plan[1:]] == [r.text for r in decide(first)[1:]]  # type: ignore[union-attr]
+    assert len(plan) == 2
+    del unread
+    decide(first, KNOWN, SETTINGS, kept=kept)
+    assert len(asked) == 2, "no reasons are found of a plan that was dropped"
 
 
 def test_changes_that_make_no_sense_are_refused() -> None:

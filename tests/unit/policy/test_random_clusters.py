@@ -5,6 +5,7 @@ Topology, company, opportunists, quotas, priorities, budgets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -194,7 +195,7 @@ def test_it_comes_to_rest(seed: int) -> None:
     raise AssertionError(acts(decisions))
 
 
-def acts(decisions: list[Decision]) -> list[Decision]:
+def acts(decisions: Sequence[Decision]) -> list[Decision]:
     return [each for each in decisions if isinstance(each, Placement | Eviction | Move)]
 
 

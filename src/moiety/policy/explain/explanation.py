@@ -152,7 +152,7 @@ def _waits(
     if refusal.is_final:
         return Explanation(name, "never", f"{name} cannot run here: {refusal.text}", numbers)
     ahead = _ahead(cycle, piece)
-    leavers = Victims(state)
+    leavers = Victims.current(state, 0.0)
     move = _would_move(state, piece, leavers)
     end = () if move else _would_end(state, piece, leavers)
     start = _start(cycle, piece, memory)
@@ -188,7 +188,8 @@ def _expected(start: Start) -> str:
 
 
 def _ahead(cycle: Cycle, piece: GangPart) -> tuple[str, ...]:
-    never = {refusal.task.workload for refusal in cycle.refusals if refusal.is_final}
+    said = (each for each in cycle.remarks() if isinstance(each, PlacementRefusal))
+    never = {refusal.task.workload for refusal in said if refusal.is_final}
     found: list[str] = []
     for served in QueueOrder(cycle.state, cycle.ended | never).serve(lambda _: None):
         if served.workload.name == piece.workload.name:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, overload
 
 from moiety.policy.model.snapshot import Spot, Task
 
@@ -124,10 +124,51 @@ Scaling = Growth | Release
 Decision = Placement | Eviction | Move | PlacementRefusal | Scaling
 
 
-class CyclePlan(list[Decision]):
-    """The decisions of a cycle, and when it wants to be asked again."""
+class CyclePlan(Sequence[Decision]):
+    """The decisions of a cycle, and when it wants to be asked again.
 
-    def __init__(self, decisions: Iterable[Decision] = (), look_s: float | None = None) -> None:
-        super().__init__(decisions)
+    `remarks` finds the decisions that are found when the plan is read: why work waits, and what
+    dynamic pools should do.
+    """
+
+    def __init__(
+        self,
+        actions: Iterable[Decision] = (),
+        look_s: float | None = None,
+        remarks: Callable[[], Iterable[Decision]] | None = None,
+    ) -> None:
+        self.actions: Sequence[Decision] = tuple(actions)
+        """Evictions, moves and placements: to be carried out in this order."""
         self.look_s = look_s
         """On the snapshot's clock, if nothing happens before; None: only when something does."""
+        self._remarks = remarks
+        self._all: Sequence[Decision] | None = None
+
+    def read(self) -> Sequence[Decision]:
+        """All decisions."""
+        if self._all is None:
+            remarks, self._remarks = self._remarks, None
+            self._all = self.actions if remarks is None else (*self.actions, *remarks())
+        return self._all
+
+    def __len__(self) -> int:
+        return len(self.read())
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self.read())
+
+    @overload
+    def __getitem__(self, at: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Decision]: ...
+
+    def __getitem__(self, at: int | slice) -> Decision | Sequence[Decision]:
+        return self.read()[at]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CyclePlan | list):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it is compared by its decisions

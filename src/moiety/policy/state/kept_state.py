@@ -7,9 +7,11 @@ decisions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import ReferenceType, ref
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import Choosing, Placing
+from moiety.policy.model.decisions import CyclePlan
 from moiety.policy.model.snapshot import Running, Snapshot, Task
 from moiety.policy.model.work_budget import WorkBudget
 from moiety.policy.model.workloads import Workload
@@ -41,6 +43,11 @@ class KeptState:
     def __init__(self) -> None:
         self._state: ClusterState | None = None
         self._known: WorkloadMix | None = None
+        self._plan: ReferenceType[CyclePlan] | None = None
+
+    def planned(self, plan: CyclePlan) -> None:
+        """Note the plan of which remarks are found in this state."""
+        self._plan = ref(plan)
 
     def follow(
         self,
@@ -54,6 +61,9 @@ class KeptState:
         With `changes`, it is the state before with these, on the snapshot's nodes, which are the
         same. Raises InvalidValue if there is none.
         """
+        plan = None if self._plan is None else self._plan()
+        if plan is not None:
+            plan.read()  # in the state that it belongs to
         state, self._state = self._state, None
         if changes is not None:
             if state is None or known is not self._known or not _is_same(state.snapshot, snapshot):
