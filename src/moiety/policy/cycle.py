@@ -368,9 +368,11 @@ class Cycle:
     def look_s(self) -> float | None:
         """When to decide again if nothing happens; None: only when something does."""
         state, now_s = self.state, self.state.snapshot.now_s
-        if self._memory is None or not (state.unmet and state.seated):
+        if not state.unmet:
             return None
-        return now_s if self.ended else self._memory.look_s(now_s)
+        if self._memory is not None and state.seated:
+            return now_s if self.ended else self._memory.look_s(now_s)
+        return state.standing.next_border_s(now_s, state.snapshot.monday_s)
 
     def remarks(self) -> list[Decision]:
         """Why each workload waits, and what dynamic pools should do, which is a part of that."""

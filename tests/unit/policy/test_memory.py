@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from moiety.policy import memory as memories
+from moiety.policy.cycle import decide
 from moiety.policy.memory import (
     Began,
     Divided,
@@ -15,8 +17,10 @@ from moiety.policy.memory import (
     Submitted,
     learn,
 )
+from moiety.policy.model.decisions import Placement
 from moiety.policy.model.queues import Amounts, Queue, Window
-from tests.unit.policy.build import work
+from moiety.policy.model.snapshot import Snapshot
+from tests.unit.policy.build import node, work
 
 HOUR = 3600.0
 
@@ -162,6 +166,24 @@ def test_credit_counts_by_the_quotas_of_the_time_of_day() -> None:
     assert memory.look_s(12 * HOUR - 60) == 12 * HOUR
     assert memory.is_moved(12 * HOUR, 12 * HOUR - 60)
     assert not memory.is_moved(12 * HOUR + 60, 12 * HOUR)
+
+
+def test_a_plan_says_when_other_quotas_begin_even_if_nothing_runs() -> None:
+    night = Window(20 * HOUR, 24 * HOUR, Amounts(gpu_milli=4000))
+    queue = Queue("a", windows=(night,))
+    waits = replace(work("waits", count=4), is_preemptible=False)
+    monday_s = 7 * 24 * HOUR
+    first = Snapshot((node(),), (waits,), queues=(queue,), now_s=8 * HOUR, monday_s=monday_s)
+    memory = PolicyMemory()
+    learn(memory, Submitted(waits))
+    for known in (None, memory):
+        plan = decide(first, memory=known)
+        assert not plan.actions
+        assert plan.look_s == 20 * HOUR
+        later = decide(first.at(20 * HOUR), memory=known)
+        assert isinstance(later[0], Placement)
+        assert later.look_s is None
+    assert decide(replace(first, queues=(replace(queue, windows=()),))).look_s is None
 
 
 def test_credit_outlives_a_dump_and_what_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
