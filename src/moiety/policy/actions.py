@@ -42,4 +42,4 @@ def actions(
         else:
             target = state.pools.spot(now.place)
             moves.append(Move(task, source, target, state.began[task].state_bytes, text))
-    return [*suspended(evictions, state.snapshot), *moves, *placements]
+    return [*suspended(evictions, state.began, state.snapshot.host_free), *moves, *placements]

@@ -6,26 +6,29 @@ be suspended there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from moiety.policy.model.decisions import Eviction
-from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.snapshot import Running, Task
 
 
-def suspended(evictions: Sequence[Eviction], snapshot: Snapshot) -> list[Eviction]:
+def suspended(
+    evictions: Sequence[Eviction], running: Mapping[Task, Running], host_free: Mapping[str, int]
+) -> list[Eviction]:
     """The evictions; those of work whose memory the hosts can take are suspensions.
 
-    A workload is suspended on all of its nodes or on none, the first ones first.
+    A workload is suspended on all of its nodes or on none, the first ones first. `running` has each
+    task that runs; `host_free` the bytes that suspended tasks may take, by node.
     """
-    free = dict(snapshot.host_free)
+    free = dict(host_free)
     if not free:
         return list(evictions)
-    bytes_of = {each.task: each.state_bytes for each in snapshot.running}
     wanted: dict[str, dict[str, int]] = {}
     refused: set[str] = set()
     for each in evictions:
-        name, carries = each.task.workload, bytes_of.get(each.task, 0)
+        began = running.get(each.task)
+        name, carries = each.task.workload, began.state_bytes if began else 0
         if each.is_final or not carries:
             refused.add(name)
         on = wanted.setdefault(name, {})
