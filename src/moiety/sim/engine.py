@@ -125,8 +125,9 @@ class Engine:
             self._carry_out(pool, plan)
             self._is_asked = plan.look_s == pool.now_s
             if not (self._is_asked and pool.waiting):
-                break
-        return plan.look_s
+                return plan.look_s
+        self._is_asked = False  # it would take the same room to and fro for ever
+        return self.memory.look_s(pool.now_s)
 
     def snapshot(self, pool: GpuPool) -> Snapshot:
         """What the engine sees now, for questions beside its decisions."""

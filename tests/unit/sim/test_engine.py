@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from moiety.model.errors import InternalError
 from moiety.policy.cycle import decide
 from moiety.policy.model.decisions import CyclePlan
+from moiety.policy.model.snapshot import Snapshot
 from moiety.sim import engine
 from moiety.sim.by_queue import queues_by_use
 from moiety.sim.engine import Engine
@@ -128,6 +129,22 @@ def test_with_an_engine_that_starts_nothing_nothing_starts(monkeypatch: pytest.M
     with pytest.raises(InternalError, match="2 gangs wait"):
         replay(trace((1, 0, 60), (1, 100, 60)), Engine(), COST, watch=watch)
     assert began == []
+
+
+def test_time_goes_on_if_the_engine_always_wants_to_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+
+    def again(snapshot: Snapshot, *more: Any, **named: Any) -> CyclePlan:
+        asked.append(snapshot.now_s)
+        assert len(asked) < 200
+        return CyclePlan(decide(snapshot, *more, **named), snapshot.now_s)
+
+    found = trace((16, 0, 4000), (16, 0, 60))
+    usual = ends(found)
+    monkeypatch.setattr(engine, "decide", again)
+    assert ends(found) == usual
 
 
 def test_work_that_runs_for_longer_than_all_spans_ends_nothing_but_itself() -> None:
