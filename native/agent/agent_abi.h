@@ -43,8 +43,8 @@ struct ma_shot {
     uint32_t *word;      /* the lease word of `to` */
     uint32_t expected;   /* it has this value, or nothing happens */
     uint32_t wanted;     /* and gets this one */
-    uint32_t type;       /* of the message: MW_DRAINED or MW_LEASE_REQUEST */
-    uint32_t epoch;      /* of MW_DRAINED */
+    uint32_t type;       /* of the message: MW_DRAINED, MW_LEASE_REQUEST or MW_IDLE */
+    uint32_t epoch;      /* of MW_DRAINED and MW_IDLE */
     uint32_t gpus;       /* MW_DRAINED: the GPUs that it may name, one bit each, beside MW_NO_GPU */
     uint32_t note;       /* MW_GRANT or MW_REVOKE */
     uint32_t note_epoch; /* of the note */
@@ -52,7 +52,17 @@ struct ma_shot {
     int64_t not_before_ns; /* CLOCK_MONOTONIC: the message comes no earlier */
     int64_t not_after_ns;  /* and no later */
     int64_t
-        asks_until_ns; /* MW_DRAINED: until then, `from` may ask once for its next lease first */
+        asks_until_ns; /* MW_DRAINED: until then, `from` may ask once for its next lease first, and nothing is next */
+};
+
+/* What became of the messages of programs that can change a lease: they ask, drain or are silent. */
+struct ma_counts {
+    uint64_t fired;
+    uint64_t asked;   /* MA_ASKED */
+    uint64_t unread;  /* nothing was armed while Python had not read what came before */
+    uint64_t unarmed; /* nothing was armed, and nothing came before */
+    uint64_t
+        other; /* armed was another message, or this one at another time, or there was no room for a note */
 };
 
 /* What moiety_agent_disarm found. */
@@ -60,7 +70,7 @@ enum ma_armed {
     MA_IDLE = 0,  /* nothing was armed */
     MA_ARMED = 1, /* it is not armed any more */
     MA_SHOT = 2,  /* one fired, or MA_ASKED: that is among the first in the ring, before all else */
-    MA_SHOTS = 3, /* and its next one fired, too */
+    MA_SHOTS = 3, /* and at least its next one fired, too */
 };
 
 #endif

@@ -14,21 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/armed.h"
 #include "agent/connections.h"
 #include "agent/hold.h"
 #include "agent/packet.h"
 #include "agent/ring.h"
-#include "agent/shot.h"
-#include "wire/wire.h"
 
 #define READ_AT_ONCE 16
-#define SHOTS_MAX 64u /* one for each GPU, and what follows it */
 #define EVENTS 64
-/* For so long Python leaves the processors to a program that got its lease. */
-#define GRANTED_NS 100000u
-/* For so long after the first half of a hand-off, a request of who drains is sure to change nothing of the second. */
-#define MEANWHILE_NS 50000000
-#define NEVER_NS (-1)
 
 struct ma_reader {
     pthread_mutex_t lock;
@@ -36,12 +29,8 @@ struct ma_reader {
     pthread_t thread;
     struct connections connections;
     struct ring ring;
-    struct ma_shot shots[SHOTS_MAX];
-    /* The armed ones: from, and up to. While there are any, the ring has nothing but what they allow. */
-    uint32_t armed_from, armed_to;
-    uint32_t fired, asked; /* numbers of records in the ring that have these flags */
+    struct armed armed;
     struct hold hold;
-    uint64_t hold_ns; /* for so long, while the next one is armed */
     bool stops;
     int wake_fd; /* ends the thread's wait */
 };
@@ -60,70 +49,12 @@ static void signal_fd(int fd)
     (void)done; /* full: it is readable anyway */
 }
 
-static bool is_armed(const struct ma_reader *reader)
+/* Wakes Python. If a note is left to it, nothing fires before it has sent that. */
+static void end_hold(struct ma_reader *reader)
 {
-    return reader->armed_from < reader->armed_to;
-}
-
-static void disarm(struct ma_reader *reader) { reader->armed_from = reader->armed_to = 0; }
-
-/* Changes the lease word, and sends the note, or keeps it for later. False: Python has to go on from here. */
-static bool carry_out(struct ma_reader *reader, const struct ma_shot *shot,
-                      struct ma_record *record)
-{
-    struct connection *to = connections_find(&reader->connections, shot->to);
-    if (to == NULL || !shot_fire(shot)) {
-        return false;
+    if (!hold_end(&reader->hold, &reader->connections, &reader->ring)) {
+        armed_clear(&reader->armed);
     }
-    reader->fired++;
-    record->flags |= MA_FIRED;
-    bool is_held = ring_is_empty(&reader->ring) || reader->hold.is_on;
-    if (shot->note == MW_GRANT && reader->hold_ns && is_held) {
-        hold_note(&reader->hold, shot, reader->ring.tail);
-        return true;
-    }
-    bool is_told = shot_tell(shot, to->fd);
-    record->flags |= is_told ? MA_SENT : 0;
-    return is_told;
-}
-
-static void arm(struct ma_reader *reader, uint32_t i, int64_t asks_until_ns)
-{
-    struct ma_shot *shot = &reader->shots[i];
-    shot->asks_until_ns = shot->asks_until_ns < asks_until_ns ? shot->asks_until_ns : asks_until_ns;
-    reader->armed_from = i;
-    reader->armed_to = i + 1;
-}
-
-/* Carries out what is armed for this packet. After that only its next one is armed, or none.
- * Returns for how long Python lets the programs go on before it has to know. */
-static uint64_t fire(struct ma_reader *reader, struct ma_record *record, const void *packet)
-{
-    uint32_t i = reader->armed_from, end = reader->armed_to;
-    disarm(reader);
-    for (; i < end; i++) {
-        const struct ma_shot *shot = &reader->shots[i];
-        if (shot_allows(shot, record, packet)) {
-            record->flags |= MA_ASKED;
-            reader->asked++;
-            arm(reader, i, NEVER_NS); /* it may not ask again */
-            return reader->hold_ns;
-        }
-        if (!shot_matches(shot, record, packet)) {
-            continue;
-        }
-        record->shot = i;
-        if (!carry_out(reader, shot, record)) {
-            return 0;
-        }
-        if (shot->next) {
-            arm(reader, shot->next, (int64_t)record->at_ns + MEANWHILE_NS);
-            return reader->hold_ns;
-        }
-        uint64_t most_ns = reader->hold_ns < GRANTED_NS ? reader->hold_ns : GRANTED_NS;
-        return shot->note == MW_GRANT ? most_ns : 0;
-    }
-    return 0;
 }
 
 static uint32_t cost_of(const struct ma_record *record)
@@ -135,14 +66,14 @@ static void push(struct ma_reader *reader, struct connection *from, struct ma_re
                  const void *packet, const int *fds)
 {
     bool was_empty = ring_is_empty(&reader->ring);
-    uint64_t hold_ns = fire(reader, record, packet);
+    uint64_t hold_ns = armed_fire(&reader->armed, record, packet);
     record->user = from->user;
     connections_read(&reader->connections, from, cost_of(record));
     ring_push(&reader->ring, record, packet, fds);
-    if (hold_ns && (was_empty || reader->hold.is_on)) {
-        hold_begin(&reader->hold, record->at_ns, hold_ns);
-    } else if (was_empty || reader->hold.is_on) {
-        hold_end(&reader->hold, &reader->connections);
+    bool sleeps =
+        was_empty || reader->hold.is_on; /* Python was not woken for what is in the ring */
+    if (sleeps && !(hold_ns && hold_begin(&reader->hold, record->at_ns, hold_ns))) {
+        end_hold(reader);
     }
 }
 
@@ -152,7 +83,7 @@ static bool read_one(struct ma_reader *reader, uint64_t key)
     struct connections *all = &reader->connections;
     while (!ring_has_room(&reader->ring) && !reader->stops) {
         if (reader->hold.is_on) {
-            hold_end(&reader->hold, &reader->connections);
+            end_hold(reader);
         }
         pthread_cond_wait(&reader->room, &reader->lock);
     }
@@ -195,12 +126,12 @@ static bool read_one(struct ma_reader *reader, uint64_t key)
     return one->state == CONNECTION_POLLED;
 }
 
-/* The time is over in which Python does not know of what fired. */
-static void end_hold(struct ma_reader *reader)
+/* A note is due, or the time is over in which Python does not know of what fired. */
+static void look_at_time(struct ma_reader *reader)
 {
     pthread_mutex_lock(&reader->lock);
-    if (hold_is_over(&reader->hold)) {
-        hold_end(&reader->hold, &reader->connections);
+    if (!hold_time(&reader->hold, now_ns(), &reader->connections, &reader->ring)) {
+        armed_clear(&reader->armed);
     }
     pthread_mutex_unlock(&reader->lock);
 }
@@ -225,7 +156,7 @@ static void *run(void *argument)
         for (int i = 0; i < count; i++) {
             uint64_t key = events[i].data.u64;
             if (key == TIMER_KEY) {
-                end_hold(reader);
+                look_at_time(reader);
             } else if (key != WAKE_KEY) {
                 read_some(reader, key);
             }
@@ -268,8 +199,8 @@ static bool wakes_thread(const struct ma_reader *reader, int fd, uint64_t key)
     return !epoll_ctl(reader->connections.epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
-/* Starts a thread; NULL: errno says why not. `event_fd` is readable while there are records to take. If the
- * first half of a hand-off fired, it is so after `hold_ns`; if a lease was granted, after GRANTED_NS at most. */
+/* Starts a thread; NULL: errno says why not. `event_fd` is readable while there are records to take. If something
+ * fired, it is so after a time (armed.c), which is `hold_ns` at most for a drain; 0: at once. */
 struct ma_reader *moiety_agent_start(uint64_t ring_bytes, uint64_t hold_ns, int *event_fd)
 {
     struct ma_reader *reader = calloc(1, sizeof *reader);
@@ -278,7 +209,10 @@ struct ma_reader *moiety_agent_start(uint64_t ring_bytes, uint64_t hold_ns, int 
     }
     pthread_mutex_init(&reader->lock, NULL);
     pthread_cond_init(&reader->room, NULL);
-    reader->hold_ns = hold_ns;
+    reader->armed.hold_ns = hold_ns;
+    reader->armed.connections = &reader->connections;
+    reader->armed.ring = &reader->ring;
+    reader->armed.hold = &reader->hold;
     reader->connections.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     reader->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool has_all = hold_init(&reader->hold) && ring_init(&reader->ring, ring_bytes) &&
@@ -299,7 +233,7 @@ void moiety_agent_stop(struct ma_reader *reader)
 {
     pthread_mutex_lock(&reader->lock);
     reader->stops = true;
-    disarm(reader);
+    armed_clear(&reader->armed);
     pthread_cond_signal(&reader->room);
     signal_fd(reader->wake_fd);
     pthread_mutex_unlock(&reader->lock);
@@ -320,7 +254,7 @@ uint64_t moiety_agent_add(struct ma_reader *reader, int fd, uint32_t account)
 void moiety_agent_remove(struct ma_reader *reader, uint64_t key)
 {
     pthread_mutex_lock(&reader->lock);
-    disarm(reader);
+    armed_clear(&reader->armed);
     connections_remove(&reader->connections, key);
     pthread_mutex_unlock(&reader->lock);
 }
@@ -337,13 +271,12 @@ void moiety_agent_resume(struct ma_reader *reader, uint64_t key)
 int moiety_agent_take(struct ma_reader *reader, struct ma_record *to)
 {
     pthread_mutex_lock(&reader->lock);
-    disarm(reader);
+    armed_clear(&reader->armed);
     size_t at = reader->ring.head;
     bool has = ring_take(&reader->ring, to);
     if (has) {
-        reader->fired -= to->flags & MA_FIRED ? 1 : 0;
-        reader->asked -= to->flags & MA_ASKED ? 1 : 0;
-        to->flags |= hold_has_told(&reader->hold, at) ? MA_SENT : 0u;
+        armed_taken(&reader->armed, to);
+        hold_taken(&reader->hold, at);
         connections_taken(&reader->connections, to->user, cost_of(to));
         if (ring_has_room(&reader->ring)) {
             pthread_cond_signal(&reader->room);
@@ -362,15 +295,7 @@ int moiety_agent_arm(struct ma_reader *reader, const struct ma_shot *shots, uint
                      uint32_t count)
 {
     pthread_mutex_lock(&reader->lock);
-    bool can = ring_is_empty(&reader->ring) && heads <= count && count <= SHOTS_MAX;
-    for (uint32_t i = 0; can && i < count; i++) {
-        can = shots[i].next < count;
-    }
-    disarm(reader);
-    if (can) {
-        memcpy(reader->shots, shots, count * sizeof *shots);
-        reader->armed_to = heads;
-    }
+    bool can = armed_set(&reader->armed, shots, heads, count);
     pthread_mutex_unlock(&reader->lock);
     return can;
 }
@@ -379,9 +304,16 @@ int moiety_agent_arm(struct ma_reader *reader, const struct ma_shot *shots, uint
 int moiety_agent_disarm(struct ma_reader *reader)
 {
     pthread_mutex_lock(&reader->lock);
-    int fired = reader->fired > 1 ? MA_SHOTS : MA_SHOT;
-    int was = reader->fired || reader->asked ? fired : is_armed(reader) ? MA_ARMED : MA_IDLE;
-    disarm(reader);
+    int was = armed_state(&reader->armed);
+    armed_clear(&reader->armed);
     pthread_mutex_unlock(&reader->lock);
     return was;
+}
+
+/* Tells what became of messages so far. */
+void moiety_agent_counts(struct ma_reader *reader, struct ma_counts *to)
+{
+    pthread_mutex_lock(&reader->lock);
+    *to = reader->armed.counts;
+    pthread_mutex_unlock(&reader->lock);
 }

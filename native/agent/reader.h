@@ -20,5 +20,6 @@ MA_EXPORT int moiety_agent_take(struct ma_reader *reader, struct ma_record *to);
 MA_EXPORT int moiety_agent_arm(struct ma_reader *reader, const struct ma_shot *shots,
                                uint32_t heads, uint32_t count);
 MA_EXPORT int moiety_agent_disarm(struct ma_reader *reader);
+MA_EXPORT void moiety_agent_counts(struct ma_reader *reader, struct ma_counts *to);
 
 #endif

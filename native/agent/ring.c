@@ -1,5 +1,6 @@
 #include "agent/ring.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,16 @@ void ring_push(struct ring *ring, const struct ma_record *record, const void *pa
     put(ring, record, sizeof *record);
     put(ring, packet, record->bytes);
     put(ring, fds, record->fds * sizeof *fds);
+}
+
+/* Gives flags to a record that was not taken yet; `record` is where it begins. */
+void ring_flag(struct ring *ring, size_t record, uint32_t flags)
+{
+    unsigned char *bytes = (unsigned char *)&flags;
+    size_t at = record + offsetof(struct ma_record, flags);
+    for (size_t i = 0; i < sizeof flags; i++) {
+        ring->bytes[(at + i) % ring->size] |= bytes[i];
+    }
 }
 
 /* Copies the oldest record, with packet and descriptors behind it; `to` has RECORD_BYTES_MAX. */

@@ -22,6 +22,7 @@ bool ring_is_empty(const struct ring *ring);
 bool ring_has_room(const struct ring *ring);
 void ring_push(struct ring *ring, const struct ma_record *record, const void *packet,
                const int *fds);
+void ring_flag(struct ring *ring, size_t record, uint32_t flags);
 bool ring_take(struct ring *ring, struct ma_record *to);
 
 #endif

@@ -21,14 +21,15 @@ static bool is_drained(const struct ma_shot *shot, const void *packet, uint32_t 
     return message.header.bytes == sizeof message && message.epoch == shot->epoch && knows_gpu;
 }
 
-static bool is_lease_request(const void *packet, uint32_t bytes)
+/* Whether it is such a note; `epoch`: of this lease, NULL: the lease does not matter. */
+static bool is_note(const void *packet, uint32_t bytes, const uint32_t *epoch)
 {
     struct mw_lease_note message;
     if (bytes != sizeof message) {
         return false;
     }
     memcpy(&message, packet, sizeof message);
-    return message.header.bytes == sizeof message;
+    return message.header.bytes == sizeof message && (epoch == NULL || message.epoch == *epoch);
 }
 
 static bool is_of(const struct ma_shot *shot, const struct ma_record *record, uint32_t type,
@@ -43,6 +44,16 @@ static bool is_of(const struct ma_shot *shot, const struct ma_record *record, ui
     return header.type == type;
 }
 
+/* Whether it is a message that something can be armed for. */
+bool shot_may_fire(const struct ma_record *record, const void *packet)
+{
+    struct mw_header header = {0};
+    if (record->kind == MA_PACKET && record->bytes >= sizeof header) {
+        memcpy(&header, packet, sizeof header);
+    }
+    return header.type == MW_DRAINED || header.type == MW_LEASE_REQUEST || header.type == MW_IDLE;
+}
+
 /* Whether a packet is the message that the transition waits for, and in time. */
 bool shot_matches(const struct ma_shot *shot, const struct ma_record *record, const void *packet)
 {
@@ -51,15 +62,17 @@ bool shot_matches(const struct ma_shot *shot, const struct ma_record *record, co
         !is_of(shot, record, shot->type, packet)) {
         return false;
     }
-    return shot->type == MW_DRAINED ? is_drained(shot, packet, record->bytes)
-                                    : is_lease_request(packet, record->bytes);
+    if (shot->type == MW_DRAINED) {
+        return is_drained(shot, packet, record->bytes);
+    }
+    return is_note(packet, record->bytes, shot->type == MW_IDLE ? &shot->epoch : NULL);
 }
 
 /* Whether a packet changes nothing of the transition: who has to drain asks for its next lease. */
 bool shot_allows(const struct ma_shot *shot, const struct ma_record *record, const void *packet)
 {
     return shot->type == MW_DRAINED && (int64_t)record->at_ns <= shot->asks_until_ns &&
-           is_of(shot, record, MW_LEASE_REQUEST, packet) && is_lease_request(packet, record->bytes);
+           is_of(shot, record, MW_LEASE_REQUEST, packet) && is_note(packet, record->bytes, NULL);
 }
 
 /* Changes the lease word, and wakes who waits for that; false: it was another one meanwhile. */

@@ -8,6 +8,7 @@
 
 #include "agent/agent_abi.h"
 
+bool shot_may_fire(const struct ma_record *record, const void *packet);
 bool shot_matches(const struct ma_shot *shot, const struct ma_record *record, const void *packet);
 bool shot_allows(const struct ma_shot *shot, const struct ma_record *record, const void *packet);
 bool shot_fire(const struct ma_shot *shot);

@@ -1,7 +1,7 @@
 /* The agent's thread under a race detector:  agent_races SECONDS SEED
  *
  * This thread is Python's: it arms, disarms, takes, adds and removes in any order, and sees the time of a hold pass.
- * Two others are programs, which ask, drain and say nonsense. A note is sent for each word that changed, by the thread
+ * Two others are programs, which ask, drain, are silent and say nonsense. A note is sent for each word that changed, by the thread
  * or, as Python does, by this one. Prints how many transitions fired. */
 #include <errno.h>
 #include <pthread.h>
@@ -19,6 +19,7 @@
 
 #define HOLD_NS 100000u
 #define FOR_EVER_NS INT64_MAX
+#define SHOTS 4u
 #define MUST(what)                                                  \
     if (!(what)) {                                                  \
         fprintf(stderr, "agent_races.c:%d: %s\n", __LINE__, #what); \
@@ -63,6 +64,10 @@ static void *lives(void *argument)
         case 2:
             usleep(200);
             break;
+        case 3:
+            send_note(own->theirs, MW_IDLE);
+            send_drained(own->theirs);
+            break;
         default:
             send_note(own->theirs, MW_LEASE_REQUEST);
             send_drained(holder.theirs);
@@ -83,35 +88,38 @@ static void begin(struct ma_reader *reader, struct program *one, uint32_t accoun
     MUST(one->key != 0);
 }
 
-/* As the arbiter decides it: the waiter asks, so the holder closes; that one drains, so the waiter opens. */
+/* As the arbiter decides it: the waiter asks, so the holder closes; that one drains, so the waiter opens. Then that one
+ * is silent, so it closes, and drains; the holder opens. */
 static void arm(struct ma_reader *reader)
 {
-    struct ma_shot shots[] = {
-        {.from = waiter.key,
-         .to = holder.key,
-         .word = &holder.word,
-         .expected = 1,
-         .wanted = 0,
-         .type = MW_LEASE_REQUEST,
-         .gpus = 1,
-         .note = MW_REVOKE,
-         .next = 1,
-         .not_after_ns = FOR_EVER_NS},
-        {.from = holder.key,
-         .to = waiter.key,
-         .word = &waiter.word,
-         .expected = 0,
-         .wanted = 1,
-         .type = MW_DRAINED,
-         .gpus = 1,
-         .note = MW_GRANT,
-         .not_after_ns = FOR_EVER_NS,
-         .asks_until_ns = FOR_EVER_NS},
+    static const struct {
+        struct program *from, *to;
+        uint32_t type, note;
+    } row[] = {
+        {&waiter, &holder, MW_LEASE_REQUEST, MW_REVOKE},
+        {&holder, &waiter, MW_DRAINED, MW_GRANT},
+        {&waiter, &waiter, MW_IDLE, MW_REVOKE},
+        {&waiter, &holder, MW_DRAINED, MW_GRANT},
     };
+    struct ma_shot shots[SHOTS] = {0};
+    for (uint32_t i = 0; i < SHOTS; i++) {
+        bool opens = row[i].note == MW_GRANT;
+        shots[i] = (struct ma_shot){.from = row[i].from->key,
+                                    .to = row[i].to->key,
+                                    .word = &row[i].to->word,
+                                    .expected = !opens,
+                                    .wanted = opens,
+                                    .type = row[i].type,
+                                    .gpus = 1,
+                                    .note = row[i].note,
+                                    .next = i + 1 < SHOTS ? i + 1 : 0,
+                                    .not_after_ns = FOR_EVER_NS,
+                                    .asks_until_ns = FOR_EVER_NS};
+    }
     if (moiety_agent_disarm(reader) <= MA_ARMED) {
         __atomic_store_n(&holder.word, 1, __ATOMIC_SEQ_CST);
         __atomic_store_n(&waiter.word, 0, __ATOMIC_SEQ_CST);
-        (void)moiety_agent_arm(reader, shots, 1, 2);
+        (void)moiety_agent_arm(reader, shots, 1, SHOTS);
     }
 }
 
@@ -126,8 +134,9 @@ static uint64_t take_all(struct ma_reader *reader)
         if (to.record.flags & MA_FIRED) {
             fired++;
             if (!(to.record.flags & MA_SENT)) {
-                send_note(to.record.shot ? waiter.ours : holder.ours,
-                          to.record.shot ? MW_GRANT : MW_REVOKE);
+                bool opens = to.record.shot % 2;
+                bool is_waiter = to.record.shot == 1 || to.record.shot == 2;
+                send_note(is_waiter ? waiter.ours : holder.ours, opens ? MW_GRANT : MW_REVOKE);
             }
         }
         if (to.record.flags & MA_BURST) {

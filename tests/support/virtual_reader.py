@@ -81,6 +81,15 @@ class VirtualReader(NativeReader):
             time.sleep(_SHORTEST_S)
         self.resume(0)  # no such connection: what the thread is doing now is done after that
 
+    def until_read(self) -> None:
+        """Wait until the thread has read all that was sent, whatever Python knows of it."""
+        poll = select.poll()
+        for fd in self._sockets.values():
+            poll.register(fd, select.POLLIN)
+        while any(event == select.POLLIN for _, event in poll.poll(0)):  # not from who hung up
+            time.sleep(_SHORTEST_S)
+        self.resume(0)
+
 
 class NativeWorld(World):
     """A machine whose agents have such a thread."""

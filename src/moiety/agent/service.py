@@ -174,10 +174,8 @@ class Service:
         reason = await self._ended
         self._manager.stopping(f"ending: {reason}")
         handoff = parts.handoff
-        fired, followed = (handoff.fired, handoff.followed) if handoff else (0, 0)
-        self._log.info(
-            "ending", reason=reason, clients=len(clients), fired=fired, followed=followed
-        )
+        counts = handoff.counts() if handoff else {}
+        self._log.info("ending", reason=reason, clients=len(clients), **counts)
         parts.journal.note("AgentStopped", reason)
         # While programs run, no command may start an agent of its own for their GPUs.
         control.close(is_waited_for=self._directory.shared and known.are_alive)

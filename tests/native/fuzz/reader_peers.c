@@ -25,14 +25,16 @@
 #define PACKETS 400u
 #define LONGEST (MA_PACKET_BYTES + 100)
 #define EPOCH 7u
-#define SHOTS (2 * PROGRAMS + 1)
+#define HEADS (2 * PROGRAMS)
+#define SHOTS (HEADS + 3) /* with those that follow one after another */
 
 struct program {
     pthread_t thread;
     uint64_t dice;
     int ours, theirs;
     uint64_t key;
-    uint32_t came; /* packets */
+    uint32_t came;  /* packets */
+    uint32_t heard; /* the last note */
     bool removed, ended, paused;
 };
 
@@ -74,7 +76,8 @@ static int descriptors(void)
 static size_t write_packet(struct program *program, uint32_t number, unsigned char *at)
 {
     struct mw_drained drained = {.header = {MW_DRAINED, sizeof drained, number}, .epoch = EPOCH};
-    struct mw_lease_note wants = {.header = {MW_LEASE_REQUEST, sizeof wants, number}};
+    uint16_t type = roll(&program->dice) % 2 ? MW_LEASE_REQUEST : MW_IDLE;
+    struct mw_lease_note wants = {.header = {type, sizeof wants, number}, .epoch = EPOCH};
     uint64_t kind = roll(&program->dice) % 4;
     if (kind < 2) {
         memcpy(at, kind ? (void *)&drained : (void *)&wants, kind ? sizeof drained : sizeof wants);
@@ -120,6 +123,9 @@ static void hear(struct program *program)
     while (poll(&some, 1, 1) == 1 &&
            recv(program->theirs, &note, sizeof note, MSG_DONTWAIT) == sizeof note) {
         CHECK(note.header.type == MW_GRANT && note.header.bytes == sizeof note);
+        CHECK(note.epoch >
+              program->heard); /* each is sent once, in the order in which they fired */
+        program->heard = note.epoch;
     }
 }
 
@@ -193,10 +199,13 @@ static bool take(struct ma_reader *reader, struct program *programs, const uint3
         }
     }
     if (taken.record.flags & MA_FIRED) {
-        uint32_t now = __atomic_load_n(word, __ATOMIC_SEQ_CST);
-        bool follows = taken.record.shot == SHOTS - 1;
-        CHECK(taken.record.kind == MA_PACKET && taken.record.shot < SHOTS);
-        CHECK(now == shots[SHOTS - 1].wanted || (!follows && now == shots[0].wanted));
+        uint32_t now = __atomic_load_n(word, __ATOMIC_SEQ_CST), shot = taken.record.shot;
+        CHECK(taken.record.kind == MA_PACKET && shot < SHOTS);
+        bool is_it = now == shots[shot].wanted; /* or one of those that follow fired already */
+        for (unsigned i = HEADS; i < SHOTS; i++) {
+            is_it = is_it || (i > shot && now == shots[i].wanted);
+        }
+        CHECK(is_it);
         fired++;
     }
     return true;
@@ -221,27 +230,31 @@ static void hang_up(struct program *program, struct ma_reader *reader)
     program->removed = true;
 }
 
-/* Whatever message comes next fires, and one of them fires once more. */
+/* Whatever message comes next fires, and others one after another. */
 static void arm(struct ma_reader *reader, const struct program *programs, struct ma_shot *shots,
                 uint32_t *word, uint64_t *dice)
 {
+    static const uint32_t following[] = {MW_LEASE_REQUEST, MW_IDLE, MW_DRAINED};
+    static uint32_t notes;
     struct ma_shot made[SHOTS] = {0};
     uint32_t now = __atomic_load_n(word, __ATOMIC_SEQ_CST);
     for (unsigned i = 0; i < SHOTS; i++) {
-        bool follows = i == SHOTS - 1;
+        uint32_t after = i < HEADS ? 0 : i - HEADS + 1;
+        uint32_t type = i < PROGRAMS ? MW_DRAINED : MW_LEASE_REQUEST;
         made[i] = (struct ma_shot){.from = programs[i % PROGRAMS].key,
                                    .to = programs[roll(dice) % PROGRAMS].key,
                                    .word = word,
-                                   .expected = follows ? now + 2 : now,
-                                   .wanted = follows ? now + 5 : now + 2,
-                                   .type = i < PROGRAMS ? MW_DRAINED : MW_LEASE_REQUEST,
+                                   .expected = now + 2 * after,
+                                   .wanted = now + 2 * (after + 1),
+                                   .type = after ? following[after - 1] : type,
                                    .epoch = EPOCH,
                                    .gpus = 1,
                                    .note = MW_GRANT,
-                                   .next = follows ? 0 : SHOTS - 1,
+                                   .note_epoch = ++notes,
+                                   .next = i + 1 == SHOTS ? 0 : HEADS + after,
                                    .not_after_ns = INT64_MAX};
     }
-    if (moiety_agent_arm(reader, made, SHOTS - 1, SHOTS)) {
+    if (moiety_agent_arm(reader, made, HEADS, SHOTS)) {
         memcpy(shots, made, sizeof made);
     }
 }

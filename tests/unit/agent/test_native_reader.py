@@ -21,6 +21,7 @@ from moiety.agent.core.native_reader import (
     FDS_MAX,
     PACKET_BYTES,
     NativeReader,
+    ReaderCounts,
     ReaderRecord,
     Shot,
 )
@@ -46,6 +47,7 @@ def test_the_layouts_are_those_of_the_header(tmp_path: Path) -> None:
     fields = [
         (ReaderRecord, "ma_record", {}),
         (Shot, "ma_shot", {"source": "from", "target": "to"}),
+        (ReaderCounts, "ma_counts", {}),
     ]
     lines = []
     expected = []

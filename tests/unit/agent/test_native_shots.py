@@ -166,6 +166,41 @@ def test_disarming_says_what_happened(
     assert reader.disarm() is ArmedState.IDLE
 
 
+@pytest.mark.parametrize(("epoch", "fires"), [(EPOCH, True), (EPOCH - 1, False)])
+def test_a_holder_that_is_silent_closes_its_word(
+    reader: NativeReader, connect: Connect, page: LeasePage, epoch: int, fires: bool
+) -> None:
+    holder = connect()
+    page.open(EPOCH)
+    closes = granting(holder, holder, page, type=Type.IDLE, wanted=EPOCH << 1, note=Type.REVOKE)
+    reader.arm([closes])
+    holder.send(lease_note(Type.IDLE, epoch))
+    assert take(reader).fired is fires
+    assert page.word == EPOCH << 1 | (not fires)
+    if fires:
+        assert holder.theirs.recv(100) == lease_note(Type.REVOKE, EPOCH)
+
+
+def test_what_became_of_messages_is_counted(
+    reader: NativeReader, connect: Connect, page: LeasePage
+) -> None:
+    source, target = connect(), connect()
+    source.send(WANTS)
+    take(reader)
+    source.send(b"before", DRAINED)
+    settle(reader, source)
+    while reader.take():
+        pass
+    reader.arm([granting(source, target, page)])
+    target.send(DRAINED)
+    take(reader)
+    reader.arm([granting(source, target, page, asks_until_ns=(1 << 63) - 1)])
+    source.send(WANTS, DRAINED)
+    target.theirs.setblocking(True)
+    assert target.theirs.recv(100) == lease_note(Type.GRANT, EPOCH)
+    assert reader.counts() == {"fired": 1, "asked": 1, "unread": 1, "unarmed": 1, "other": 1}
+
+
 def test_removing_a_connection_disarms(
     reader: NativeReader, connect: Connect, page: LeasePage
 ) -> None:

@@ -81,6 +81,57 @@ def test_the_latency_class_gives_way_only_where_it_is_silent() -> None:
     assert handle(arbiter, late_s, ev.LeaseRequest(OTHER))[0] == do.Revoke(HOLDER, 1)
 
 
+def row(armed: Armed | None) -> list[Armed]:
+    """A transition, and those that follow."""
+    return [] if armed is None else [armed, *row(armed.then)]
+
+
+@pytest.fixture
+def watched(arbiter: Arbiter) -> Arbiter:
+    """The tenant of the latency class holds, and is watched since the other one waits."""
+    for event in (
+        ev.LeaseRequest(OTHER),
+        ev.Drained(HOLDER, 1, 0, 0),
+        ev.LeaseRequest(HOLDER),
+    ):
+        told = handle(arbiter, 2.0, event)
+    assert told == [do.SetIdleTimeout(OTHER, Settings(1).idle_free_s)]
+    return arbiter
+
+
+def test_a_silence_and_what_follows_it_are_armed(watched: Arbiter) -> None:
+    (armed,) = watched.armed()
+    assert [(each.source, each.target, each.epoch, each.grants) for each in row(armed)] == [
+        (OTHER, OTHER, 1, False),
+        (OTHER, HOLDER, 2, True),
+        (OTHER, HOLDER, 2, False),
+        (HOLDER, OTHER, 2, True),
+    ]
+    assert [each.silent_epoch for each in row(armed)] == [1, None, None, None]
+    assert [each.drained_epoch for each in row(armed)] == [None, 1, None, 2]
+
+
+def test_no_revoke_in_a_row_is_armed_for_long(watched: Arbiter) -> None:
+    (armed,) = watched.armed()
+    _, _, back, _ = row(armed)
+    assert back.not_after_s <= 2.0 + 0.1
+
+
+def test_a_silence_of_another_lease_is_not(watched: Arbiter) -> None:
+    handle(watched, 2.01, ev.Idle(OTHER, 1))
+    assert [each.silent_epoch for each in watched.armed()] == [None]
+
+
+def test_what_python_has_to_tell_with_a_grant_ends_the_row(watched: Arbiter) -> None:
+    """The one that gets the lease was told of another bound on its queued work."""
+    watched._context.ledger.tenants[HOLDER].lease.queue_s = 1.0
+    (armed,) = watched.armed()
+    assert len(row(armed)) == 2
+    handle(watched, 2.01, ev.Idle(OTHER, 1))
+    told = handle(watched, 2.02, ev.Drained(OTHER, 1, 0, 0))
+    assert [type(each) for each in told] == [do.Grant, do.SetQueueDepth]
+
+
 @pytest.mark.parametrize(
     "event",
     [

@@ -145,6 +145,10 @@ class Connection:
         """The next packet like this is the one that the thread decided; it may be sent already."""
         self._expected, self._is_sent = packet, is_sent
 
+    def is_expected(self, packet: bytes) -> bool:
+        """Whether the thread decided this packet, and changed the lease word for it."""
+        return packet == self._expected
+
     @property
     def expects(self) -> bool:
         """Whether that packet was not to be sent yet."""

@@ -82,10 +82,12 @@ class Executor:
     # Leases
 
     def grant(self, client: Client, wanted: do.Grant) -> None:
-        """Open the gate."""
-        client.page.open(wanted.epoch)  # before the packet: its reader finds the word open
-        self._kernel.give_way()  # the woken thread may be on this very processor; the rest can wait
-        client.connection.send(lease_note(Type.GRANT, wanted.epoch))
+        """Open the gate, unless the thread did: it may have closed it again since."""
+        note = lease_note(Type.GRANT, wanted.epoch)
+        if not client.connection.is_expected(note):
+            client.page.open(wanted.epoch)  # before the packet: its reader finds the word open
+            self._kernel.give_way()  # who was woken may be on this very processor; the rest waits
+        client.connection.send(note)
 
     def state_changed(self, change: do.StateChanged) -> None:
         """Record the end of a stay in a state, and what a new holder still waits for."""
@@ -95,9 +97,11 @@ class Executor:
                 self._timeline.growing(client.number, gpu)  # room was made
 
     def revoke(self, client: Client, wanted: do.Revoke) -> None:
-        """Close the gate."""
-        client.page.close(wanted.epoch)
-        client.connection.send(lease_note(Type.REVOKE, wanted.epoch))
+        """Close the gate, unless the thread did: it may have opened it again since."""
+        note = lease_note(Type.REVOKE, wanted.epoch)
+        if not client.connection.is_expected(note):
+            client.page.close(wanted.epoch)
+        client.connection.send(note)
 
     def allow_one(self, client: Client, wanted: do.AllowOne) -> None:
         """Let one thread at the closed gate pass it for one call."""

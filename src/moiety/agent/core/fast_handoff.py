@@ -5,9 +5,11 @@ in the message of a transition that was carried out meanwhile, at the time when 
 the arbiter decides what has happened already; if it decided otherwise, that would be a bug, and the
 lease would be as it decided (docs/decisions/0059).
 
-Both halves of a hand-off can be carried out without Python in between: the holder drains because
-another asks, and that one gets its lease. Then both messages are taken in, in their order. A holder
-with more work may ask for its next lease in between; that message has its place in that order.
+Several can be carried out in a row without Python in between: a holder falls silent and drains,
+another gets its lease, the first asks for it again. Then all messages are taken in, in their order;
+Python leaves words alone that were changed for what it takes in, since they may have changed again.
+A holder with more work may ask for its next lease before it drains; that message has its place in
+that order, and ends the row with that drain.
 """
 
 from __future__ import annotations
@@ -15,10 +17,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final, Protocol
 
 from moiety.agent.core.client import Client
-from moiety.agent.core.native_reader import HEADS_MAX, ArmedState, NativeReader, Shot, Taken
+from moiety.agent.core.native_reader import (
+    FOLLOWING_MAX,
+    HEADS_MAX,
+    ArmedState,
+    NativeReader,
+    Shot,
+    Taken,
+)
 from moiety.agent.core.runtime import Runtime
 from moiety.agent.system.event_loop import EventLoop
 from moiety.agent.system.peer_socket import close_later
@@ -121,6 +131,10 @@ class FastHandoff:
             self._drop(taken)
         self._reader.stop()
 
+    def counts(self) -> dict[str, int]:
+        """What became of messages that can change a lease (`ReaderCounts`), and `followed`."""
+        return {**self._reader.counts(), "followed": self.followed}
+
     @property
     def event_fd(self) -> int:
         """Readable while the thread has something to take."""
@@ -153,9 +167,13 @@ class FastHandoff:
         self.followed += taken.shot >= self._heads
         client, armed = self._shots[taken.shot]
         kind = Type.GRANT if armed.grants else Type.REVOKE
-        client.connection.expect(lease_note(kind, armed.epoch), is_sent=taken.sent)
+        note = lease_note(kind, armed.epoch)
+        client.connection.expect(note, is_sent=taken.sent)
         self._decide(taken, receiver)
         if client.connection.expects:
+            client.connection.expect(None)
+            if not taken.sent:
+                client.connection.send(note)  # it may have seen its word already
             self._take_back(client, armed)
 
     def _decide(self, taken: Taken, receiver: Receiver | None) -> None:
@@ -171,7 +189,6 @@ class FastHandoff:
     def _take_back(self, client: Client, armed: Armed) -> None:
         """The arbiter decided otherwise: its word counts."""
         self._runtime.log.error("armed_in_vain", client=str(client), what=repr(armed))
-        client.connection.expect(None)
         if armed.grants:
             client.page.close(armed.epoch)
             client.connection.send(lease_note(Type.REVOKE, armed.epoch))
@@ -188,34 +205,52 @@ class FastHandoff:
         self._is_due = False
         if self._is_stopped:
             return
-        heads = [(made, each) for each in self._armed() if (made := self._shot(each))][:HEADS_MAX]
-        following: list[tuple[Shot, Armed]] = []
-        for shot, each in heads:
-            if each.then is not None and (then := self._shot(each.then)):
-                shot.next = len(heads) + len(following)
-                following.append((then, each.then))
-        found = heads + following
+        rows = (row for each in self._armed() if (row := self._row(each)))
+        heads = list(islice(rows, HEADS_MAX))
+        found = [row[0] for row in heads]
+        for row in heads:
+            before = row[0][0]
+            for shot, each in row[1:]:
+                before.next = len(found)
+                found.append((shot, each))
+                before = shot
         if heads and self._reader.arm([shot for shot, _ in found], len(heads)):
             self._shots = [(self._clients[each.target], each) for _, each in found]
             self._heads = len(heads)
 
-    def _shot(self, armed: Armed) -> Shot | None:
-        """A transition for the thread; None: it is left to Python."""
+    def _row(self, armed: Armed) -> list[tuple[Shot, Armed]]:
+        """A transition for the thread, and those that follow; empty: it is left to Python."""
+        row: list[tuple[Shot, Armed]] = []
+        words: dict[int, int] = {}
+        each: Armed | None = armed
+        while each is not None and len(row) <= FOLLOWING_MAX:
+            shot = self._shot(each, words)
+            if shot is None:
+                break
+            words[each.target] = shot.wanted
+            row.append((shot, each))
+            each = each.then
+        return row
+
+    def _shot(self, armed: Armed, words: Mapping[int, int]) -> Shot | None:
+        """A transition for the thread; `words` are lease words as they will be before it."""
         source, target = self._clients.get(armed.source), self._clients.get(armed.target)
         if source is None or target is None or not target.connection.is_clear:
             return None
-        page, closed = target.page, armed.epoch << 1
-        is_ready = not page.is_open if armed.grants else page.word == closed | LEASE_OPEN
+        word, closed = words.get(armed.target, target.page.word), armed.epoch << 1
+        is_open = bool(word & LEASE_OPEN)
+        is_ready = not is_open if armed.grants else word == closed | LEASE_OPEN
         if not (source.connection.key and target.connection.key and is_ready):
             return None
+        said = Type.DRAINED if armed.grants else Type.LEASE_REQUEST
         return Shot(
             source.connection.key,
             target.connection.key,
-            page.address,
-            page.word,
+            target.page.address,
+            word,
             closed | LEASE_OPEN if armed.grants else closed,
-            Type.DRAINED if armed.grants else Type.LEASE_REQUEST,
-            armed.drained_epoch or 0,
+            said if armed.silent_epoch is None else Type.IDLE,
+            armed.drained_epoch or armed.silent_epoch or 0,
             sum(1 << gpu for gpu in source.gpus),
             Type.GRANT if armed.grants else Type.REVOKE,
             armed.epoch,

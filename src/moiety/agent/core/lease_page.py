@@ -57,10 +57,7 @@ class LeasePage:
 
     def open(self, epoch: int) -> None:
         """Let work pass, under this lease. One aligned store; threads that wait are woken."""
-        word = (epoch << 1 | LEASE_OPEN) & 0xFFFFFFFF
-        if self._word.value == word:
-            return  # the native thread opened it (fast_handoff.py), and woke them
-        self._word.value = word
+        self._word.value = (epoch << 1 | LEASE_OPEN) & 0xFFFFFFFF
         _syscall(SYS_FUTEX, self.address, FUTEX_WAKE, EVERYBODY, 0, 0, 0)
 
     def close(self, epoch: int) -> None:

@@ -17,10 +17,12 @@ from moiety.model.errors import NativeLibraryMissing
 
 LIBRARY: Final = "libmoiety-agent.so"
 RING_BYTES: Final = 1 << 20
-HOLD_NS: Final = 300_000
+HOLD_NS: Final = 5_000_000
 """After the first half of a hand-off, the agent sleeps for so long if the second does not come."""
 HEADS_MAX: Final = 32
-"""The most transitions that are armed at first, each with one that follows it."""
+"""The most transitions that are armed at first, each with those that follow it."""
+FOLLOWING_MAX: Final = 3
+"""The most transitions that follow one, each after the one before it."""
 PACKET_BYTES: Final = 4096
 FDS_MAX: Final = 253
 _ENDED: Final = 1
@@ -65,6 +67,18 @@ class Shot(ctypes.Structure):
     )
 
 
+class ReaderCounts(ctypes.Structure):
+    """`struct ma_counts`: what became of messages that can change a lease."""
+
+    _fields_ = (
+        ("fired", ctypes.c_uint64),
+        ("asked", ctypes.c_uint64),
+        ("unread", ctypes.c_uint64),
+        ("unarmed", ctypes.c_uint64),
+        ("other", ctypes.c_uint64),
+    )
+
+
 class ArmedState(IntEnum):
     """What `disarm` found: `enum ma_armed`."""
 
@@ -76,7 +90,7 @@ class ArmedState(IntEnum):
     Those messages are the first that `take` returns.
     """
     BOTH_FIRED = 3
-    """The next one of that transition was carried out, too."""
+    """At least the next one of that transition was carried out, too."""
 
 
 class Taken(NamedTuple):
@@ -101,7 +115,7 @@ class Taken(NamedTuple):
     """It is the next request of a tenant that has to drain: what was armed stayed so."""
 
 
-_SHOTS_MAX: Final = 2 * HEADS_MAX
+_SHOTS_MAX: Final = (1 + FOLLOWING_MAX) * HEADS_MAX
 _RECORD: Final = ctypes.sizeof(ReaderRecord)
 _LARGEST: Final = _RECORD + PACKET_BYTES + FDS_MAX * 4
 
@@ -122,6 +136,7 @@ def _load() -> ctypes.CDLL:
         ("take", ctypes.c_int, (reader, ctypes.c_void_p)),
         ("arm", ctypes.c_int, (reader, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32)),
         ("disarm", ctypes.c_int, (reader,)),
+        ("counts", None, (reader, ctypes.POINTER(ReaderCounts))),
     ):
         function = getattr(library, f"moiety_agent_{name}")
         function.restype, function.argtypes = result, arguments
@@ -198,6 +213,12 @@ class NativeReader:
     def disarm(self) -> ArmedState:
         """Disarm; a transition that is being carried out is waited for."""
         return ArmedState(self._library.moiety_agent_disarm(self._reader))
+
+    def counts(self) -> dict[str, int]:
+        """What became of messages that ask, drain or are silent, by the names of ReaderCounts."""
+        counts = ReaderCounts()
+        self._library.moiety_agent_counts(self._reader, ctypes.byref(counts))
+        return {name: getattr(counts, name) for name, _ in ReaderCounts._fields_}
 
     def stop(self) -> None:
         """End the thread. Packets that were not taken are lost; take them before."""

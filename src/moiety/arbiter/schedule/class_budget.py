@@ -114,6 +114,10 @@ class ClassBudgets:
         """Whether none is used up, or can be before a tenant of a higher class works."""
         return not any(budget.is_spent or budget.used for _, budget in self._budgets)
 
+    def last(self, for_s: float) -> bool:
+        """Whether none is used up, or can be in this time."""
+        return not any(budget.is_spent or budget.left_s <= for_s for _, budget in self._budgets)
+
     def advance(self, elapsed_s: float, longest_s: Callable[[], float]) -> None:
         """Charge the time since the last step; see `Budget.advance`."""
         for _, budget in self._budgets:
