@@ -13,6 +13,7 @@ once in each quantum), stand in the notes.
 
 from __future__ import annotations
 
+import re
 import statistics
 import subprocess
 import tempfile
@@ -43,6 +44,7 @@ PAUSE_S = 0.004
 """How long the waiting program sleeps, and the agent with it."""
 EXCHANGES = 500
 NS = 1e-9
+COUNTED = ("fired", "asked", "unread", "unarmed", "other")
 
 
 class Said(NamedTuple):
@@ -76,6 +78,8 @@ class Bench:
             flags=(f"-I{HERE.parent / 'native'}", str(Path(str(simgpu_dir())) / "libcuda.so.1")),
         )
         self.node = Node(folder, gpu)
+        self.counts: dict[str, int] = {}
+        """What became of the messages that can change a lease, once an agent has ended."""
         self.env = {"KERNELS": str(Path(str(simgpu_dir())) / "kernels.elf")}
 
     def run(
@@ -83,7 +87,7 @@ class Bench:
     ) -> tuple[list[Said], Recording]:
         """Run programs, (options of `moiety run`, arguments), to their end, beside each other."""
         with self.node as node:
-            node.start_agent("--linger", "60s", *options)
+            served = node.start_agent("--linger", "60s", *options)
             running = []
             for own, arguments in programs:
                 command = [self.program, *arguments.split()]
@@ -94,7 +98,21 @@ class Bench:
             recording = Recording()
             with call(Directory(node.directory)) as agent:
                 recording.fetch(lambda request: agent.ask(request, Recorded))
+            served.terminate()
+            served.wait()
+            self.counts = self._counted()
         return said, recording
+
+    def _counted(self) -> dict[str, int]:
+        """The counts that the last agent logged when it ended; empty without the native thread."""
+        logs = [*self.node.folder.glob("agent-*.log"), *self.node.directory.rglob("*.log")]
+        lines = [line for each in logs for line in each.read_text().splitlines()]
+        ended = [line for line in lines if "ending" in line and "fired=" in line]
+        return {
+            name: int(count)
+            for name, count in re.findall(r"(\w+)=(\d+)", ended[-1] if ended else "")
+            if name in COUNTED
+        }
 
     def run_alone(self, programs: Sequence[str]) -> list[Said]:
         """The same without moiety."""
