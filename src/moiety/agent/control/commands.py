@@ -34,13 +34,7 @@ from moiety.agent.system.paths import Directory
 from moiety.agent.system.users import USERS, beside, name_of
 from moiety.config.values import Visible
 from moiety.devices.native import is_simulated
-from moiety.model.errors import (
-    AgentBusy,
-    AgentVersion,
-    BadArgument,
-    CapacityMismatch,
-    MoietyError,
-)
+from moiety.model.errors import AgentBusy, AgentVersion, BadArgument, CapacityMismatch, MoietyError
 from moiety.wire.layout import VERSION, VERSION_LEAST
 
 NO_USER: Final = -1
