@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import click
 import pytest
 
 from moiety.cli.examples import EXAMPLES
 from moiety.cli.main import COMMANDS, moiety
+
+FILES = {"workload.yaml": "command: [python, train.py]\n"}
+"""What the files of examples have that are read while a line is parsed."""
 
 LINES = [line for examples in EXAMPLES.values() for line, _ in examples]
 
@@ -21,8 +25,13 @@ def test_examples_are_of_commands_and_show_them() -> None:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_an_example_can_be_typed(line: str) -> None:
+def test_an_example_can_be_typed(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is parsed as it would be; nothing is run."""
+    monkeypatch.chdir(tmp_path)
+    for file, text in FILES.items():
+        Path(file).write_text(text)
     typed = re.sub(r'eval "\$\((.*)\)"', r"\1", line)
     typed = re.sub(r"\s\d?>.*", "", typed)
     name, *arguments = shlex.split(typed)
