@@ -47,6 +47,7 @@ def test_twenty_programs_of_two_projects_end_within_their_quotas(make_pool: Make
     assert pool.status().start_refused == 0
     history = json.loads(pool.node.cli("history", "-o", "json").stdout)
     assert [row["id"] for row in history] == list(range(20, 0, -1))
+    assert all(row["submitted_s"] <= row["began_s"] <= row["ended_s"] for row in history)
 
 
 def test_parts_of_one_gpu_are_given_to_several(make_pool: MakePool) -> None:

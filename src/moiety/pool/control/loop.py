@@ -119,9 +119,8 @@ class PoolLoop:
         if not rows.is_any_pending(self._reader):
             return None
         view = await self._look()
-        now_s = time.time()
-        plan = await asyncio.to_thread(self._engine.cycle, CycleRequest(view, now_s))
-        await self._carry_out(plan, now_s)
+        plan = await asyncio.to_thread(self._engine.cycle, CycleRequest(view, time.time()))
+        await self._carry_out(plan)
         look_s = LOOK_S if plan.look_s is None else plan.look_s - time.time()
         return min(max(look_s, TOGETHER_S), LOOK_S)
 
@@ -131,10 +130,10 @@ class PoolLoop:
         self.machine = await asyncio.to_thread(machine.look, self._paths, arguments, own)
         return self.machine
 
-    async def _carry_out(self, plan: CycleAnswer, now_s: float) -> None:
+    async def _carry_out(self, plan: CycleAnswer) -> None:
         for end in plan.ends:
             await self._end(end)
-        begun = await asyncio.gather(*(self._commit(each, now_s) for each in plan.starts))
+        begun = await asyncio.gather(*(self._commit(each) for each in plan.starts))
         for found in begun:
             if found is not None:
                 task = asyncio.create_task(self._start(found))
@@ -163,8 +162,9 @@ class PoolLoop:
         self.running.terminate(number)
         return row
 
-    async def _commit(self, start: StartOrder, now_s: float) -> LaunchOrder | None:
+    async def _commit(self, start: StartOrder) -> LaunchOrder | None:
         def work(connection: sqlite3.Connection) -> tuple[WorkRow, Submission] | None:
+            now_s = time.time()  # the cycle may have begun before the workload was submitted
             row = changes.begin_attempt(connection, start.number, start.attempt, start.cards, now_s)
             return None if row is None else (row, rows.submission(connection, start.number))
 
