@@ -8,6 +8,8 @@ from dataclasses import replace
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.model.share import Share
+from tests.support.gangs import node as made_node
+from tests.support.gangs import pass_turns, touch
 from tests.support.simulated_node import SimulatedNode
 from tests.support.simulated_tenants import SimulatedTenant
 
@@ -307,3 +309,12 @@ def test_beside_one_that_does_not_answer_others_go_on(node: SimulatedNode) -> No
     node.kill(stopped)
     node.settle()
     assert large.is_open
+
+
+def test_turns_may_have_no_least_length() -> None:
+    node = made_node(turn_min_s=0.0, turn_factor=0.0)
+    programs = [node.start({0: [6]}) for _ in range(4)]
+    for _ in range(30):
+        touch(node, *programs)
+        pass_turns(node)
+    assert all(node.view(program).turns > 2 for program in programs)

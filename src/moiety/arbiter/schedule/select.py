@@ -179,7 +179,7 @@ def _demands(round_: Round) -> list[Tenant]:
     ahead_s = _dearest_turn_s(round_, demands) / 2 if are_promised else 0.0
 
     def urgency(tenant: Tenant) -> tuple[int, bool, bool, bool, bool, int]:
-        step_s = EXACT_S if is_exact else 2 * round_.quantum.turn_s(tenant)
+        step_s = EXACT_S if is_exact else max(EXACT_S, 2 * round_.quantum.turn_s(tenant))
         waits, in_turn = tenant.state is State.QUEUED, tenant.number not in round_.overdue
         visits, goes_on = tenant.number in round_.visitors, tenant.number in interrupted
         margin_s = 0.0 if tenant.usage.promised else ahead_s
