@@ -60,3 +60,20 @@ def test_a_full_disk_fails_the_whole_commit_and_the_next_one_works(tmp_path: Pat
     writer.write(lambda c: c.execute("PRAGMA max_page_count=1000000").fetchone()).result(60)
     assert writer.write(submitted).result(60).id == 1
     writer.close()
+
+
+def test_one_who_gives_up_does_not_end_the_writer(tmp_path: Path) -> None:
+    writer = StoreWriter(store_in(tmp_path))
+    goes_on, is_taken = threading.Event(), threading.Event()
+
+    def waits(_: sqlite3.Connection) -> bool:
+        is_taken.set()
+        return goes_on.wait(60)
+
+    first = writer.write(waits)
+    assert is_taken.wait(60)
+    assert not first.cancel(), "it is being carried out"
+    assert writer.write(submitted).cancel()
+    goes_on.set()
+    assert writer.write(submitted).result(60).id == 1, "what was given up is not there"
+    writer.close()

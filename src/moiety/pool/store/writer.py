@@ -62,7 +62,11 @@ class StoreWriter:
         self._connection.close()
 
     def _commit(self, items: list[_Write]) -> None:
-        """Carry out these in one transaction; all of them learn when it is durable."""
+        """Carry out these in one transaction; all of them learn when it is durable.
+
+        Who has given up before gets nothing; who gives up later does not end this thread.
+        """
+        items = [item for item in items if item.future.set_running_or_notify_cancel()]
         results: list[tuple[_Write, Any, BaseException | None]] = []
         try:
             self._connection.execute("BEGIN IMMEDIATE")
