@@ -26,6 +26,8 @@ from moiety.pool.store.writer import StoreWriter
 T = TypeVar("T")
 AGAIN_S: Final = 0.02
 """Time between two looks at a supervisor that is just beginning."""
+FULL_S: Final = 1.0
+"""Time between two tries to write where the disk is full."""
 Decide = Callable[..., AttemptOutcome]
 
 
@@ -154,4 +156,10 @@ class RunningWork:
         return await asyncio.to_thread(remains_of, self._paths.of_workload(row.id), row.attempt)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.wrap_future(self._writer.write(work))
+        """Write down what has happened: a disk that is full now must not lose it."""
+        while True:
+            try:
+                return await asyncio.wrap_future(self._writer.write(work))
+            except sqlite3.OperationalError as error:
+                self._log.warning("write_waits", problem=str(error))
+            await asyncio.sleep(FULL_S)

@@ -1,0 +1,61 @@
+"""What has happened to running work is written down, also where the disk was full."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moiety.pool.control import running as module
+from moiety.pool.control.outcomes import AttemptOutcome
+from moiety.pool.control.running import RunningWork
+from moiety.pool.model.records import WorkRow
+from moiety.pool.model.states import WorkState
+from moiety.pool.store import changes, rows
+from tests.support.pool_store import paths_in, store_in, submitted
+
+FULL = 3
+"""so many writes find no room"""
+
+
+class SmallDisk:
+    """A writer whose disk is full at first."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.tries = 0
+
+    def write(self, work: Callable[[sqlite3.Connection], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.tries += 1
+        if self.tries <= FULL:
+            future.set_exception(sqlite3.OperationalError("database or disk is full"))
+        else:
+            future.set_result(work(self.connection))
+        return future
+
+
+def done(_: WorkRow, **__: float) -> AttemptOutcome:
+    return AttemptOutcome(WorkState.DONE, "exited 0", {"reason": ""})
+
+
+def test_the_end_of_work_waits_for_room_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FULL_S", 0.0)
+    store = store_in(tmp_path)
+    number = submitted(store).id
+    changes.begin_attempt(store, number, 1, [0], 101.0)
+    disk: Any = SmallDisk(store)
+    told: list[None] = []
+    work = RunningWork(paths_in(tmp_path), disk, partial(told.append, None))
+    asyncio.run(work.end(number, 1, done))
+    assert disk.tries == FULL + 1
+    assert rows.workload(store, number).state is WorkState.DONE
+    assert told == [None]
