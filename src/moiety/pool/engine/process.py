@@ -70,7 +70,9 @@ class EngineProcess:
         return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is not None and self._process.poll() is not None:
+            self._end()  # it has just died: its pipes are closed, too
+        if self._process is None:
             agent = self._paths.agent
             which = "system" if agent.shared else "own"
             self._process = subprocess.Popen(
