@@ -12,6 +12,7 @@ import pytest
 
 from moiety.pool.starter.records import EndReason, Exited, FailedToStart, Signaled, read_exit
 from moiety.testing.waiting import DEADLINE_S, until
+from tests.support.starters import pool_with
 from tests.support.users import open_folder
 from tests.support.workloads import (
     PYTHON,
@@ -30,16 +31,8 @@ LONG = "exec sleep 1000"
 
 @pytest.fixture(params=["cgroup", "session"])
 def here(request: pytest.FixtureRequest) -> Iterator[Pool]:
-    """A pool whose workloads have a cgroup, and one whose workloads have none."""
-    if request.param == "session":
-        with open_folder() as folder, pool(folder) as made:
-            yield made
-        return
-    with own_cgroup("cgroup2") as cgroup:
-        if cgroup is None:
-            pytest.skip("no cgroup of version 2 can be made here")
-        with open_folder() as folder, pool(folder, [cgroup]) as made:
-            yield made
+    with pool_with(request.param) as made:
+        yield made
 
 
 def test_the_record_says_what_the_processes_are_known_by(
