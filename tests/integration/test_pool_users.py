@@ -38,12 +38,24 @@ def as_root(setting: Setting, *words: str) -> str:
     """A command of the administrator."""
     done = subprocess.run(
         [sys.executable, "-m", "moiety", *words],
-        env={**os.environ, **setting.agent.environment},
+        env={**os.environ, **setting.agent.environment, "FORWARDED_ALLOW_IPS": "*"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+FORGED = """
+from moiety.pool.client import PoolClient
+connection = PoolClient()._connection
+connection.request("POST", {path!r}, {body!r}, {{"X-Forwarded-For": "0"}})
+status = connection.getresponse().status
+"""
+"""A request that no command sends."""
+BEYOND = """
+{"program": "/bin/true", "argv": ["true"], "cwd": "/", "rlimits": {"RTPRIO": [99, 99]}}
+"""
 
 
 def test_work_runs_as_its_user_and_is_that_users_alone(setting: Setting) -> None:
@@ -77,6 +89,13 @@ def test_work_runs_as_its_user_and_is_that_users_alone(setting: Setting) -> None
             code, _, err = setting.moiety(bob, act, "2")
             assert (code, "you may not" in err) == (77, True), err
         assert setting.moiety(alice, "cancel", "2")[0] == 0
+        code, _, err = setting.moiety(alice, "submit", "--priority", "1", "--", "/bin/true")
+        assert (code, "only root may give work a priority above 0" in err) == (77, True), err
+        code, _, err = setting.moiety(bob, "cancel", "secret")
+        assert (code, "the pool has no workload secret" in err) == (66, True), err
+        for path, body, status in (("/v1/stop", "", 403), ("/v1/workloads", BEYOND, 400)):
+            bob.do(FORGED.format(path=path, body=body))
+            assert bob.do("status") == status, path
         code, _, err = setting.moiety(bob, "down")
         assert (code, "only root may end the pool" in err) == (77, True), err
         assert "the pool is down" in as_root(setting, "down")

@@ -64,7 +64,12 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--gpu-model", default="", help="A part of the model's name, such as A100.")
 @click.option("--cpus", type=float, default=0.0, help="Processors that are counted for it.")
 @click.option("--host-memory", type=Size(), help="Memory of the machine that is counted for it.")
-@click.option("--priority", type=int, default=0, help="Higher goes first within its project.")
+@click.option(
+    "--priority",
+    type=int,
+    default=0,
+    help="Higher goes first within its project; above 0 is for administrators.",
+)
 @click.option("--opportunistic", is_flag=True, help="Run on what no other work wants.")
 @click.option("--no-preempt", is_flag=True, help="Never end it for others; only within quota.")
 @click.option("--time", "time_limit", type=Duration(), help="End it after this time.")

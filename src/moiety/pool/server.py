@@ -50,6 +50,7 @@ async def serve(paths: PoolPaths, agent_arguments: list[str], ready: int) -> Non
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # only the kernel says who asks
             backlog=BACKLOG,
             timeout_graceful_shutdown=1,
         )

@@ -17,12 +17,13 @@ OTHER = 54321
 ROW = WorkRow(
     id=1, name="secret-plan", project="default", uid=OTHER, user="bob", state=WorkState.RUNNING,
     gpus=1, gpu_milli=1000, submitted_s=0.0, command="train --key", stdout="/home/bob/log",
+    reason="its program could not be started: /home/bob/plan: No such file or directory",
 )  # fmt: skip
 
 
 def test_others_see_that_there_is_work_and_not_what_it_is() -> None:
     seen = Caller(OTHER + 1).shown(ROW)
-    assert (seen.name, seen.command, seen.stdout) == ("", "", "")
+    assert (seen.name, seen.command, seen.stdout, seen.reason) == ("", "", "", "")
     assert (seen.user, seen.gpus, seen.state) == ("bob", 1, WorkState.RUNNING)
     assert Caller(OTHER).shown(ROW) == ROW
     assert Caller(os.getuid()).shown(ROW) == ROW

@@ -9,7 +9,7 @@ import pytest
 from moiety.model.errors import WorkAmbiguous, WorkUnknown
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, rows
-from tests.support.pool_store import store_in, submitted
+from tests.support.pool_store import store_in, submission, submitted
 
 
 def test_a_name_means_the_one_that_lives_and_else_the_last(tmp_path: Path) -> None:
@@ -48,3 +48,15 @@ def test_pages_follow_each_other(tmp_path: Path) -> None:
     assert rows.waiting_by_project(store) == {"default": 3}
     assert rows.is_any_pending(store)
     assert [row.id for row in rows.live(store, [WorkState.HELD])] == [6]
+
+
+def test_a_users_names_are_its_own(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    ann = submitted(store, name="train").id
+    bob = changes.submit(store, submission(name="train"), 1001, "bob", 100.0)
+    assert rows.find(store, "train", 1000).id == ann
+    assert rows.find(store, "train", 1001).id == bob
+    with pytest.raises(WorkUnknown):
+        rows.find(store, "train", 1002)
+    with pytest.raises(WorkAmbiguous):
+        rows.find(store, "train")

@@ -62,10 +62,13 @@ class Caller:
             raise NotAllowed(f"project {project.name} is for {known}", "another --project")
 
     def shown(self, row: WorkRow) -> WorkRow:
-        """A row as this user may see it: commands and paths of others are theirs."""
+        """A row as this user may see it: commands and paths of others are theirs.
+
+        So are reasons that were written down: that of a start that failed names a path.
+        """
         if self.is_admin or row.uid == self.uid:
             return row
-        return msgspec.structs.replace(row, command="", stdout="", stderr="", name="")
+        return msgspec.structs.replace(row, command="", stdout="", stderr="", name="", reason="")
 
 
 def caller_of(request: Request) -> Caller:

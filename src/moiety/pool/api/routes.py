@@ -166,6 +166,8 @@ class PoolRoutes:
         asked.check()
         account_of(caller.uid)  # else it could never start
         caller.must_be_of(rows.project(self._reader, asked.project))
+        if asked.priority > 0:
+            caller.must_be_admin("give work a priority above 0")
         user, now_s = caller.user, time.time()
         number = await self._loop.write(
             lambda connection: changes.submit(connection, asked, caller.uid, user, now_s)
@@ -209,11 +211,11 @@ class PoolRoutes:
 
     async def on_show(self, request: Request, caller: Caller) -> Response:
         """One workload."""
-        return answer(caller.shown(self._find(request)))
+        return answer(caller.shown(self._find(request, caller)))
 
     async def on_wait(self, request: Request, caller: Caller) -> Response:
         """One workload once it is over, or as it is after `timeout` seconds."""
-        row = self._find(request)
+        row = self._find(request, caller)
         caller.must_own(row, "wait for")
         end_s = time.monotonic() + (number_of(request, "timeout", WAIT_MAX_S, WAIT_MAX_S) or 0)
         while row.state not in ENDS and (left_s := end_s - time.monotonic()) > 0:
@@ -223,7 +225,7 @@ class PoolRoutes:
 
     async def on_explain(self, request: Request, caller: Caller) -> Response:
         """Why a workload waits, in the engine's words."""
-        row = self._find(request)
+        row = caller.shown(self._find(request, caller))
         kind, text, is_final, numbers = "", "", False, dict[str, int]()
         if row.state is WorkState.PENDING:
             found = (await self._loop.reasons([row.id])).get(row.id)
@@ -232,7 +234,8 @@ class PoolRoutes:
                 kind, text = found.kind, found.text
                 is_final, numbers = found.is_final, found.numbers
             elif left_s > 0:
-                kind, text = "back-off", f"{row.reason}; it is tried again in {left_s:.0f} s"
+                why = row.reason or "its start failed"
+                kind, text = "back-off", f"{why}; it is tried again in {left_s:.0f} s"
             else:
                 kind, text = "not-yet", "there is room, and it is next"
         return answer(
@@ -248,7 +251,7 @@ class PoolRoutes:
 
     async def on_cancel(self, request: Request, caller: Caller) -> Response:
         """End a workload, or take it out of the queue."""
-        row = self._find(request)
+        row = self._find(request, caller)
         caller.must_own(row, "cancel")
         await self._note(caller, "cancel", row)
         reason = f"cancelled by {caller.user}"
@@ -267,7 +270,7 @@ class PoolRoutes:
 
     async def on_hold(self, request: Request, caller: Caller) -> Response:
         """Keep a waiting workload from starting."""
-        row = self._find(request)
+        row = self._find(request, caller)
         caller.must_own(row, "hold")
         await self._note(caller, "hold", row)
         if row.state is WorkState.HELD:
@@ -276,7 +279,7 @@ class PoolRoutes:
 
     async def on_release(self, request: Request, caller: Caller) -> Response:
         """Let a held workload start."""
-        row = self._find(request)
+        row = self._find(request, caller)
         caller.must_own(row, "release")
         await self._note(caller, "release", row)
         if row.state is WorkState.PENDING:
@@ -295,8 +298,10 @@ class PoolRoutes:
         self._loop.changed()
         return answer(caller.shown(found))
 
-    def _find(self, request: Request) -> WorkRow:
-        return rows.find(self._reader, request.path_params["target"])
+    def _find(self, request: Request, caller: Caller) -> WorkRow:
+        """By number; by name only the caller's own, unless that is an administrator."""
+        whose = None if caller.is_admin else caller.uid
+        return rows.find(self._reader, request.path_params["target"], whose)
 
     async def _note(self, caller: Caller, act: str, row: WorkRow) -> None:
         await self._loop.write(

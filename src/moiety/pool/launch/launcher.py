@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +31,6 @@ from moiety.pool.paths import PoolPaths
 from moiety.pool.starter.programs import SUPERVISOR, program
 from moiety.pool.starter.spec import Spec, encoded
 
-VARIABLE: Final = "MOIETY_SUPERVISOR"
-"""Names another program with the same contract."""
 WAIT_FOR_WORD: Final = 'read -r word || exit 75; exec "$0" "$@"'
 VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
@@ -100,7 +97,7 @@ class Launcher:
                 0o600,
             )  # fmt: skip
             stack.callback(os.close, log)
-            command = [*supervisor_command(), str(spec), str(directory)]
+            command = [str(program(SUPERVISOR)), str(spec), str(directory)]
             process = subprocess.Popen(
                 ["/bin/sh", "-c", WAIT_FOR_WORD, *command],
                 stdin=subprocess.PIPE,
@@ -143,7 +140,6 @@ class Launcher:
             umask=asked.umask,
             stdout=row.stdout,
             stderr=None if row.stderr == row.stdout else row.stderr,
-            resource_limits=asked.rlimits,
             time_limit_s=asked.time_limit_s,
             grace_s=asked.grace_s,
         )
@@ -205,10 +201,3 @@ def hold_launch(folder: Path, attempt: int) -> int:
         os.close(fd)
         raise StartFailed("the same attempt is being started already") from None
     return fd
-
-
-def supervisor_command() -> list[str]:
-    """The program that looks after one workload; raises NativeLibraryMissing."""
-    if named := os.environ.get(VARIABLE):
-        return [sys.executable, named] if named.endswith(".py") else [named]
-    return [str(program(SUPERVISOR))]

@@ -60,7 +60,6 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     stderr: str = ""
     """The same; empty: as `stdout`."""
     umask: int = 0o022
-    rlimits: dict[str, tuple[int, int]] = {}
     script: str = ""
 
     def check(self) -> None:

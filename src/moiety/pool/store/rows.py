@@ -36,16 +36,22 @@ def workload(connection: sqlite3.Connection, number: int) -> WorkRow:
     return row_of(found)
 
 
-def find(connection: sqlite3.Connection, target: str) -> WorkRow:
-    """By number, or by a name: the only live one, else the last; raises WorkAmbiguous."""
+def find(connection: sqlite3.Connection, target: str, whose: int | None = None) -> WorkRow:
+    """By number, or by a name: the only live one, else the last; raises WorkAmbiguous.
+
+    With `whose`, names are those of this user's workloads.
+    """
     if target.isascii() and target.isdecimal() and len(target) < 18:
         return workload(connection, int(target))
+    named = "name = ?1 AND (?2 IS NULL OR uid = ?2)"
     live = connection.execute(
-        f"SELECT id FROM workload WHERE name = ? AND {LIVE} ORDER BY id LIMIT 20", (target,)
+        f"SELECT id FROM workload WHERE {named} AND {LIVE} ORDER BY id LIMIT 20", (target, whose)
     ).fetchall()
     if len(live) > 1:
         raise WorkAmbiguous(target, [number for (number,) in live])
-    last = connection.execute("SELECT max(id) FROM workload WHERE name = ?", (target,)).fetchone()
+    last = connection.execute(
+        f"SELECT max(id) FROM workload WHERE {named}", (target, whose)
+    ).fetchone()
     number = live[0][0] if live else last[0]
     if number is None:
         raise WorkUnknown(target)
