@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -59,8 +59,29 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A path, in which %j is the number and %x the name; empty: moiety-%j.log in `cwd`."""
     stderr: str = ""
     """The same; empty: as `stdout`."""
+    stdin: str = ""
+    """A path; empty: /dev/null."""
+    open_mode: Literal["append", "truncate"] = "append"
     umask: int = 0o022
     script: str = ""
+    array: str = ""
+    """The indices of an array, such as `0-9:3,12%2`; empty: one workload."""
+    depends: str = ""
+    """What it waits for, such as `afterok:12:13,afterany:14`; `?` between them: any one."""
+    begin_s: float = 0.0
+    """It does not start before this time."""
+    tasks: int = 1
+    """How many processes it is, each with its rank."""
+    retries: int = 0
+    """How often it runs again after its program failed."""
+    requeue: bool = False
+    """Whether it waits again after the machine was restarted under it."""
+    warn_signal: int = 0
+    """This signal is sent before its time limit; 0: none."""
+    warn_s: float = 60.0
+    """How long before."""
+    labels: dict[str, str] = {}
+    """What other front ends keep with it; the pool does not read it."""
 
     def check(self) -> None:
         """Raise BadArgument for values that make no sense."""
@@ -129,6 +150,23 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
     submitted_s: float
     not_before_s: float = 0.0
     """It is not tried before this time."""
+    begin_after_s: float = 0.0
+    """Its user wants it to begin later than this."""
+    array_id: int | None = None
+    """The number of the array that it is of."""
+    array_index: int | None = None
+    array_at_once: int = 0
+    """How many of its array may have GPUs at the same time; 0: all."""
+    depends: str = ""
+    tasks: int = 1
+    retries: int = 0
+    requeue: bool = False
+    restarts: int = 0
+    """How often it came back into the queue after its program had begun."""
+    suspended_s: float = 0.0
+    """How long it was suspended in all, in this attempt."""
+    suspended_since_s: float | None = None
+    labels: dict[str, str] = {}
     began_s: float | None = None
     ended_s: float | None = None
     attempt: int = 0

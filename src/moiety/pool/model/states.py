@@ -16,6 +16,12 @@ class WorkState(StrEnum):
     STARTING = "starting"
     """The decision is committed; its program is about to be started."""
     RUNNING = "running"
+    SUSPENDING = "suspending"
+    """It takes no turns any more, and its memory leaves the GPUs."""
+    SUSPENDED = "suspended"
+    """Its processes rest; what cannot leave the GPUs is still there."""
+    RESUMING = "resuming"
+    """It gets its turns back."""
     ENDING = "ending"
     """It was told to end and has not ended yet."""
     DONE = "done"
@@ -31,8 +37,10 @@ ENDS: Final = frozenset(
     {WorkState.DONE, WorkState.FAILED, WorkState.CANCELLED, WorkState.TIMED_OUT}
 )
 """The states that nothing leaves."""
-ACTIVE: Final = frozenset({WorkState.STARTING, WorkState.RUNNING, WorkState.ENDING})
-"""The states in which a workload has its GPUs."""
+RESTING: Final = frozenset({WorkState.SUSPENDING, WorkState.SUSPENDED, WorkState.RESUMING})
+"""The states between the moment it is suspended and the moment it runs again."""
+ACTIVE: Final = frozenset({WorkState.STARTING, WorkState.RUNNING, WorkState.ENDING}) | RESTING
+"""The states in which a workload has an attempt: GPUs, or a place on them."""
 WAITING: Final = frozenset({WorkState.PENDING, WorkState.HELD})
 
 FOLLOWS: Final = {
@@ -41,7 +49,22 @@ FOLLOWS: Final = {
     WorkState.STARTING: frozenset(
         {WorkState.RUNNING, WorkState.ENDING, WorkState.PENDING, WorkState.HELD} | ENDS
     ),
-    WorkState.RUNNING: frozenset({WorkState.ENDING, WorkState.PENDING, WorkState.HELD} | ENDS),
+    WorkState.RUNNING: frozenset(
+        {WorkState.SUSPENDING, WorkState.ENDING, WorkState.PENDING, WorkState.HELD} | ENDS
+    ),
+    WorkState.SUSPENDING: frozenset(
+        {WorkState.SUSPENDED, WorkState.RESUMING, WorkState.ENDING}
+        | {WorkState.PENDING, WorkState.HELD}
+        | ENDS
+    ),
+    WorkState.SUSPENDED: frozenset(
+        {WorkState.RESUMING, WorkState.ENDING, WorkState.PENDING, WorkState.HELD} | ENDS
+    ),
+    WorkState.RESUMING: frozenset(
+        {WorkState.RUNNING, WorkState.SUSPENDING, WorkState.ENDING}
+        | {WorkState.PENDING, WorkState.HELD}
+        | ENDS
+    ),
     WorkState.ENDING: frozenset({WorkState.PENDING, WorkState.HELD} | ENDS),
 }
 """By state: the states that can follow. The last ones have none."""

@@ -14,7 +14,11 @@ from moiety.pool.model.states import ENDS, WorkState
 
 COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(WorkRow))
 SELECT: Final = f"SELECT {', '.join(COLUMNS)} FROM workload"
-LIVE: Final = "state IN ('pending', 'held', 'starting', 'running', 'ending')"
+LIVE: Final = (
+    "state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended', "
+    "'resuming', 'ending')"
+)
+"""As the index of live workloads has it."""
 
 
 def row_of(values: Sequence[Any]) -> WorkRow:
@@ -25,6 +29,8 @@ def row_of(values: Sequence[Any]) -> WorkRow:
     found["state"] = WorkState(found["state"])
     found["opportunistic"] = bool(found["opportunistic"])
     found["preemptible"] = bool(found["preemptible"])
+    found["requeue"] = bool(found["requeue"])
+    found["labels"] = msgspec.json.decode(found["labels"], type=dict[str, str])
     return WorkRow(**found)
 
 

@@ -79,6 +79,29 @@ MIGRATIONS: Final = (
     );
     INSERT INTO project VALUES('default', '{"name":"default","quota":0.0}');
     """,
+    """
+    ALTER TABLE workload ADD COLUMN begin_after_s REAL NOT NULL DEFAULT 0;
+    ALTER TABLE workload ADD COLUMN array_id INTEGER;
+    ALTER TABLE workload ADD COLUMN array_index INTEGER;
+    ALTER TABLE workload ADD COLUMN array_at_once INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE workload ADD COLUMN depends TEXT NOT NULL DEFAULT '';
+    ALTER TABLE workload ADD COLUMN tasks INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE workload ADD COLUMN retries INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE workload ADD COLUMN requeue INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE workload ADD COLUMN restarts INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE workload ADD COLUMN suspended_s REAL NOT NULL DEFAULT 0;
+    ALTER TABLE workload ADD COLUMN suspended_since_s REAL;
+    ALTER TABLE workload ADD COLUMN labels TEXT NOT NULL DEFAULT '{}';
+    DROP INDEX workload_live;
+    CREATE INDEX workload_live ON workload(id)
+      WHERE state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended',
+                      'resuming', 'ending');
+    CREATE INDEX workload_array ON workload(array_id, array_index) WHERE array_id IS NOT NULL;
+    CREATE TABLE memory(
+      name TEXT PRIMARY KEY,
+      content BLOB NOT NULL
+    ) WITHOUT ROWID;
+    """,
 )
 """Each brings the store to the version of its place, counted from 1. None is ever changed."""
 
