@@ -42,9 +42,9 @@ demo: $(WORK)/installed  ## three programs share a simulated GPU that is too sma
 pool-demo: $(WORK)/installed  ## three projects and forty workloads in a pool of 8 simulated GPUs
 	@$(PY) demo/pool.py $(ARGS)
 
-# Most tests wait for processes: two at a time take little longer than one. ARGS="-n 0" has one.
+# Most tests wait for processes: three at a time keep two processors busy. ARGS="-n 0" has one.
 test: $(WORK)/installed  ## every test that needs no GPU; ARGS="-k name" chooses
-	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 2 --dist worksteal $(ARGS)
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -n 3 --dist worksteal $(ARGS)
 
 # They go into a cache that all checkouts share; where they cannot be had, the tests say so.
 CUDA ?= 12

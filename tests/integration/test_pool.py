@@ -29,7 +29,7 @@ def test_twenty_programs_of_two_projects_end_within_their_quotas(make_pool: Make
         rows = [row for row in pool.live() if row.project == project]
         return sum(row.state is WorkState.RUNNING for row in rows)
 
-    until(lambda: running("nlp") == 6, "the queue fills the machine")
+    until(lambda: running("nlp") == 6 and running("vision") >= 2, "the queue fills the machine")
     assert running("vision") == 2, "its limit holds while others could not use more"
     held = [row.cards for row in pool.live() if row.state is WorkState.RUNNING]
     assert sorted(card for cards in held for card in cards) == list(range(8))
