@@ -18,8 +18,9 @@ from moiety.agent.control import protocol
 from moiety.agent.control.server import failed
 from moiety.agent.system.paths import Directory
 from moiety.model.errors import MoietyError, SystemRefusal
+from moiety.pool.api.app import app
 from moiety.pool.api.peer import PeerProtocol
-from moiety.pool.api.routes import PoolRoutes
+from moiety.pool.api.route import ServedPool
 from moiety.pool.control.loop import PoolLoop
 from moiety.pool.engine.process import EngineProcess
 from moiety.pool.launch.launcher import Launcher
@@ -44,7 +45,7 @@ async def serve(paths: PoolPaths, agent_arguments: list[str], ready: int) -> Non
     loop = PoolLoop(paths, files.writer, engine, Launcher(paths, agent_arguments), reading)
     server = PoolServer(
         uvicorn.Config(
-            PoolRoutes(paths, loop, reading, lambda: setattr(server, "should_exit", True)).app(),
+            app(ServedPool(paths, loop, reading, lambda: setattr(server, "should_exit", True))),
             http=PeerProtocol,
             ws="none",
             lifespan="off",

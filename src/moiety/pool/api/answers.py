@@ -13,6 +13,7 @@ from moiety.pool.model.records import Problem
 
 T = TypeVar("T")
 BODY_MAX: Final = 4 << 20
+NUMBER_MAX: Final = 10**18
 STATUS: Final = {
     ExitCode.USAGE: 400,
     ExitCode.BAD_DATA: 400,
@@ -49,11 +50,16 @@ async def body_of(request: Request, kind: type[T]) -> T:
         raise BadArgument(f"the request makes no sense: {error}", "`moiety --help`") from None
 
 
-def number_of(request: Request, name: str, default: int | None, most: int) -> int | None:
-    """A whole number of the query; raises BadArgument."""
-    text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 18):
-        raise BadArgument(f"{name}={text[:40]} is no number", f"{name}=100, say")
-    return min(int(text), most)
+def query_of(request: Request, kind: type[T]) -> T:
+    """The parameters of a request; raises BadArgument for values that make no sense.
+
+    Parameters that the struct does not have are left out.
+    """
+    try:
+        found: T = msgspec.convert(dict(request.query_params), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadArgument(f"the query makes no sense: {error}", "docs/reference-api.md") from None
+    numbers = (value for value in msgspec.structs.asdict(found).values() if type(value) is int)  # type: ignore[arg-type]
+    if any(not 0 <= value <= NUMBER_MAX for value in numbers):
+        raise BadArgument("a number of the query is too small or too large", "from 0 to 10^18")
+    return found

@@ -1,0 +1,57 @@
+"""The application: the table of all routes, and how each is served."""
+
+from __future__ import annotations
+
+import sqlite3
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from moiety.agent.system.users import USERS
+from moiety.model.errors import InternalError, MoietyError, SystemRefusal
+from moiety.pool.api.answers import refusal
+from moiety.pool.api.peer import caller_of
+from moiety.pool.api.route import ApiRoute, ServedPool
+from moiety.pool.api.routes import acts, pool, projects, work
+from moiety.pool.model.records import API_VERSION
+
+ROUTES: Final[tuple[ApiRoute, ...]] = (
+    *pool.ROUTES,
+    *projects.ROUTES,
+    *work.ROUTES,
+    *acts.ROUTES,
+)
+"""All routes of version 1."""
+
+
+def app(served: ServedPool) -> Starlette:
+    """The application of one pool."""
+    return Starlette(
+        routes=[
+            Route(f"/{API_VERSION}{each.path}", partial(serve, served, each), methods=[each.method])
+            for each in ROUTES
+        ]
+    )
+
+
+async def serve(served: ServedPool, route: ApiRoute, request: Request) -> Response:
+    """Answer one request, whatever comes of it."""
+    log: Any = structlog.get_logger()
+    try:
+        caller = caller_of(request)
+        await USERS.found(caller.uid)
+        return await route.handler(served, request, caller)
+    except MoietyError as error:
+        return refusal(error)
+    except (OSError, sqlite3.OperationalError) as error:
+        log.exception("request_refused_by_system")
+        cause = error if isinstance(error, OSError) else OSError(str(error))
+        return refusal(SystemRefusal(cause))
+    except Exception as error:
+        log.exception("request_failed", path=request.url.path[:200])
+        return refusal(InternalError(f"the pool failed on a request: {error}"))

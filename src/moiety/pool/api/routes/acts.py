@@ -1,0 +1,83 @@
+"""Routes that change a workload: cancel, hold, release."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moiety.pool.api.answers import answer
+from moiety.pool.api.peer import Caller
+from moiety.pool.api.route import ApiRoute, ServedPool
+from moiety.pool.control.outcomes import CANCELLED
+from moiety.pool.model.records import WorkRow
+from moiety.pool.model.states import WAITING, WorkState
+from moiety.pool.store import changes, rows
+
+
+async def own(pool: ServedPool, request: Request, caller: Caller, act: str) -> WorkRow:
+    """The workload of a path, which the caller may change; what is done is noted.
+
+    Raises WorkUnknown, WorkAmbiguous or NotAllowed.
+    """
+    row = pool.find(request, caller)
+    caller.must_own(row, act)
+    await pool.note(caller, act, str(row.id))
+    return row
+
+
+async def on_cancel(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """End a workload, or take it out of the queue."""
+    row = await own(pool, request, caller, "cancel")
+    reason = f"cancelled by {caller.user}"
+    found = await pool.loop.write(
+        lambda connection: changes.cancel_waiting(connection, row.id, reason, time.time())
+    )
+    if found is not None:
+        pool.loop.changed()
+        return answer(caller.shown(found))
+    row = rows.workload(pool.reader, row.id)
+    if row.state in (WorkState.STARTING, WorkState.RUNNING):
+        row = await pool.loop.end(row.id, CANCELLED, reason)
+    elif row.state is WorkState.ENDING:  # it would come back
+        await pool.loop.write(partial(changes.set_intent, number=row.id, intent=CANCELLED))
+    return answer(caller.shown(row))
+
+
+async def on_hold(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """Keep a waiting workload from starting."""
+    row = await own(pool, request, caller, "hold")
+    if row.state is WorkState.HELD:
+        return answer(caller.shown(row))
+    return await _change(pool, caller, row, WorkState.HELD, reason=f"held by {caller.user}")
+
+
+async def on_release(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """Let a held workload start."""
+    row = await own(pool, request, caller, "release")
+    if row.state is WorkState.PENDING:
+        return answer(caller.shown(row))
+    return await _change(
+        pool, caller, row, WorkState.PENDING, reason="", failures=0, not_before_s=0.0
+    )
+
+
+async def _change(
+    pool: ServedPool, caller: Caller, row: WorkRow, state: WorkState, **values: Any
+) -> Response:
+    if row.state not in WAITING:
+        raise changes.wrong_state(row, state)
+    changed = partial(changes.transition, number=row.id, state=state, **values)
+    found: WorkRow = await pool.loop.write(changed)
+    pool.loop.changed()
+    return answer(caller.shown(found))
+
+
+ROUTES: Final = (
+    ApiRoute("POST", "/workloads/{target}/cancel", on_cancel, WorkRow),
+    ApiRoute("POST", "/workloads/{target}/hold", on_hold, WorkRow),
+    ApiRoute("POST", "/workloads/{target}/release", on_release, WorkRow),
+)

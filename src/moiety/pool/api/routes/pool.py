@@ -1,0 +1,64 @@
+"""Routes of the pool as a whole: its status, and its end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moiety.pool.api.answers import answer
+from moiety.pool.api.peer import Caller
+from moiety.pool.api.route import ApiRoute, ServedPool
+from moiety.pool.model.records import PoolStatus, ProjectUse
+from moiety.pool.model.states import ACTIVE
+from moiety.pool.store import rows
+from moiety.version import __version__
+
+
+async def on_status(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """What there is, and what each project has."""
+    active = rows.live(pool.reader, ACTIVE)
+    milli: Counter[str] = Counter()
+    running: Counter[str] = Counter()
+    for row in active:
+        running[row.project] += 1
+        milli[row.project] += row.gpu_milli * len(row.cards)
+    waiting = rows.waiting_by_project(pool.reader)
+    return answer(
+        PoolStatus(
+            pid=os.getpid(),
+            version=__version__,
+            agent=str(pool.paths.agent.path),
+            up_s=time.monotonic() - pool.began_s,
+            gpus=len(pool.loop.machine.cards) if pool.loop.machine else 0,
+            counts=rows.counts(pool.reader),
+            start_refused=pool.loop.start_refused,
+            projects=[
+                ProjectUse(
+                    project=each,
+                    running=running[each.name],
+                    waiting=waiting.get(each.name, 0),
+                    gpu_milli=milli[each.name],
+                )
+                for each in rows.projects(pool.reader)
+            ],
+        )
+    )
+
+
+async def on_stop(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """End the server; workloads run on."""
+    caller.must_be_admin("end the pool")
+    running = len(pool.loop.running.by_number)
+    pool.stop()
+    return answer({"running": running})
+
+
+ROUTES: Final = (
+    ApiRoute("GET", "/status", on_status, PoolStatus),
+    ApiRoute("POST", "/stop", on_stop, dict[str, int]),
+)

@@ -1,0 +1,155 @@
+"""Routes that take workloads and show them."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moiety.model.errors import BadArgument, MoietyError
+from moiety.pool.api.answers import answer, body_of, query_of
+from moiety.pool.api.peer import Caller
+from moiety.pool.api.route import ApiRoute, ServedPool
+from moiety.pool.launch.account import account_of
+from moiety.pool.model.records import (
+    PAGE_MAX,
+    Accepted,
+    Submission,
+    WorkExplanation,
+    WorkPage,
+    WorkRow,
+)
+from moiety.pool.model.states import ENDS, WorkState
+from moiety.pool.store import changes, rows
+
+WAIT_MAX_S: Final = 60
+
+
+class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which workloads a list has."""
+
+    over: bool = False
+    """Those that have ended, the newest first; else those that live, the oldest first."""
+    state: str = ""
+    """States with commas between them; empty: all."""
+    project: str = ""
+    user: str = ""
+    after: int | None = None
+    """The `after` of the page before."""
+    limit: int = 100
+    why: bool = False
+    """Whether the engine is asked for the reason why each of them waits."""
+
+
+class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the answer may take."""
+
+    timeout: int = WAIT_MAX_S
+    """Seconds, at most 60."""
+
+
+async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """Take a workload; it is durable before the answer."""
+    asked = await body_of(request, Submission)
+    asked.check()
+    account_of(caller.uid)  # else it could never start
+    caller.must_be_of(rows.project(pool.reader, asked.project))
+    if asked.priority > 0:
+        caller.must_be_admin("give work a priority above 0")
+    user, now_s = caller.user, time.time()
+    number = await pool.loop.write(
+        lambda connection: changes.submit(connection, asked, caller.uid, user, now_s)
+    )
+    pool.loop.changed()
+    return answer(Accepted(number), 201)
+
+
+async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """A page of live workloads, or of ended ones."""
+    query = query_of(request, ListQuery)
+    states = [state for state in query.state.split(",") if state]
+    if unknown := set(states) - set(map(str, WorkState)):
+        raise BadArgument(f"{min(unknown)[:40]} is no state", ", ".join(map(str, WorkState)))
+    found = rows.page(
+        pool.reader,
+        over=query.over,
+        states=states,
+        project=query.project,
+        user=query.user,
+        after=query.after,
+        limit=min(query.limit, PAGE_MAX) or 1,
+    )
+    shown = [caller.shown(row) for row in found.rows]
+    if query.why:
+        shown = await _with_reasons(pool, shown)
+    return answer(WorkPage(shown, found.after))
+
+
+async def _with_reasons(pool: ServedPool, shown: list[WorkRow]) -> list[WorkRow]:
+    """The rows with the engine's reasons where they wait; as they are if it does not answer."""
+    numbers = [row.id for row in shown if row.state is WorkState.PENDING and not row.reason]
+    if not numbers:
+        return shown
+    try:
+        found = await pool.loop.reasons(numbers)
+    except (MoietyError, OSError):
+        return shown
+    return [
+        msgspec.structs.replace(row, reason=found[row.id].text) if row.id in found else row
+        for row in shown
+    ]
+
+
+async def on_show(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """One workload."""
+    return answer(caller.shown(pool.find(request, caller)))
+
+
+async def on_wait(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """One workload once it is over, or as it is after `timeout` seconds."""
+    row = pool.find(request, caller)
+    caller.must_own(row, "wait for")
+    end_s = time.monotonic() + min(query_of(request, WaitQuery).timeout, WAIT_MAX_S)
+    while row.state not in ENDS and (left_s := end_s - time.monotonic()) > 0:
+        await pool.loop.next_change(left_s)
+        row = rows.workload(pool.reader, row.id)
+    return answer(caller.shown(row))
+
+
+async def on_explain(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """Why a workload waits, in the engine's words."""
+    row = caller.shown(pool.find(request, caller))
+    kind, text, is_final, numbers = "", "", False, dict[str, int]()
+    if row.state is WorkState.PENDING:
+        found = (await pool.loop.reasons([row.id])).get(row.id)
+        left_s = row.not_before_s - time.time()
+        if found is not None:
+            kind, text = found.kind, found.text
+            is_final, numbers = found.is_final, found.numbers
+        elif left_s > 0:
+            why = row.reason or "its start failed"
+            kind, text = "back-off", f"{why}; it is tried again in {left_s:.0f} s"
+        else:
+            kind, text = "not-yet", "there is room, and it is next"
+    return answer(
+        WorkExplanation(
+            id=row.id,
+            state=row.state,
+            kind=kind,
+            text=text or row.reason,
+            is_final=is_final,
+            numbers=numbers,
+        )
+    )
+
+
+ROUTES: Final = (
+    ApiRoute("POST", "/workloads", on_submit, Accepted, body=Submission, status=201),
+    ApiRoute("GET", "/workloads", on_list, WorkPage, query=ListQuery),
+    ApiRoute("GET", "/workloads/{target}", on_show, WorkRow),
+    ApiRoute("GET", "/workloads/{target}/wait", on_wait, WorkRow, query=WaitQuery),
+    ApiRoute("GET", "/workloads/{target}/explain", on_explain, WorkExplanation),
+)
