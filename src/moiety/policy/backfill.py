@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from moiety.policy.estimate.remaining_time import Runtimes, remaining
+from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.snapshot import Running
 from moiety.policy.place.arrays import Mask
 from moiety.policy.place.pools import Masks
 from moiety.policy.preempt.upper_bound import UpperBound
+from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
-from moiety.policy.state.gang_parts import GangPart
+from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.gang_start import start_piece
+from moiety.policy.state.waiting_lines import WaitingLines
 
 TRIES_MAX: Final = 64
 
@@ -54,6 +58,8 @@ def reserve(state: ClusterState, piece: GangPart, runtimes: Runtimes) -> Reserva
         bound.freed([(place.pool, place.seat.node)])
         if not bound.has_chance():
             continue
+        if not state.standing.has_turn(piece.workload.queue, 0, piece.amounts):
+            continue  # its queue has too much still
         before = state.mark()
         if start_piece(state, piece):
             found = Reservation(piece.workload.name, at_s, _others(state, piece))
@@ -64,6 +70,27 @@ def reserve(state: ClusterState, piece: GangPart, runtimes: Runtimes) -> Reserva
             break
     state.back(mark)
     return found
+
+
+def long_waiting(state: ClusterState) -> Iterator[GangPart]:
+    """The pieces of more than one GPU that have no room now, the oldest of each kind.
+
+    They come by priority, then by age.
+    """
+    oldest = [
+        line.entries[0][1]
+        for lines in WaitingLines.current(state).of.values()
+        for line in lines.values()
+        if line.lacks[GPU_MILLI] > WHOLE_GPU
+    ]
+    for workload in sorted(oldest, key=lambda each: (-each.priority, each.submitted_s, each.name)):
+        piece = next_piece(state, workload)
+        assert piece
+        mark = state.mark()
+        has_room = start_piece(state, piece)
+        state.back(mark)
+        if not has_room:
+            yield piece
 
 
 def _others(state: ClusterState, piece: GangPart) -> Masks:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from moiety.policy.actions import actions
 from moiety.policy.autoscaler import ScalingPlan, scale, with_growth
-from moiety.policy.backfill import Reservation, reserve
+from moiety.policy.backfill import Reservation, long_waiting, reserve
 from moiety.policy.cycle_settings import USUAL, CycleSettings
 from moiety.policy.estimate.remaining_time import takes_at_most
 from moiety.policy.explain.pending_reasons import PendingReasons, ending
@@ -90,6 +90,7 @@ class Cycle:
         self.known = known or typical_work(snapshot.workloads)
         self.state = (kept or KeptState()).follow(snapshot, self.known, budget, changes)
         self.settings = settings
+        self.state.worth_ends = settings.worth_ends
         self._memory = memory
         if memory is not None:
             self.state.worth = memory.worth(snapshot.now_s)
@@ -136,7 +137,7 @@ class Cycle:
             self._fill("opportunistic")
         if self.settings.defragment_moves and not self.why:
             self._defragment()
-        if self.state.worth:
+        if self.state.worth and self.settings.worth_ends:
             self._repack()
         lost = incomplete(self.state)
         if lost or self.state.budget.is_bounded:  # reasons are those of now, and of this time
@@ -199,6 +200,9 @@ class Cycle:
         if not opportunistic:
             self.reserved.clear()
             state.left_to = None
+            if outranks and not self.settings.worth_ends:  # small work would always go first
+                for piece in long_waiting(state):
+                    self._reserve(piece)
 
         def attempt(piece: GangPart) -> GangPart | None:
             workload, like = piece.workload, piece.likeness
@@ -222,9 +226,8 @@ class Cycle:
             return next_piece(state, workload)
 
         def has_chance(piece: GangPart) -> Callable[[Workload], bool] | bool:
-            if outranks:
-                is_sure = not self.settings.reservations
-                return not (is_sure and piece.claim in unyielding)
+            if outranks and (piece.claim not in unyielding or not self.settings.reservations):
+                return piece.claim not in unyielding
             if piece.claim in barred or (piece.likeness, True) in full:
                 return False
             return lambda workload: self._left_to(workload) is None
@@ -232,14 +235,12 @@ class Cycle:
         self._serve(what, attempt, has_chance, opportunistic=opportunistic)
 
     def _reserve(self, piece: GangPart) -> None:
-        """Reserve room for a large piece that has waited for long and has a turn."""
+        """Reserve room for a large piece that has waited for long and will have a turn."""
         state, settings, workload = self.state, self.settings, piece.workload
         waited = state.snapshot.now_s - workload.submitted_s
         if len(self.reserved) >= settings.reservations or waited < settings.reserve_after_s:
             return
         if piece.is_extra or workload.is_opportunistic or piece.amounts[GPU_MILLI] <= WHOLE_GPU:
-            return
-        if not state.standing.has_turn(workload.queue, 0, piece.amounts):
             return
         kept = reserve(state, piece, settings.runtimes)
         if kept is not None:

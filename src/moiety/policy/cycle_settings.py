@@ -27,6 +27,9 @@ class CycleSettings:
     runtimes: Runtimes = unknown
     reasons: bool = True
     """Whether the plan says why each workload waits; a replay does not ask."""
+    worth_ends: bool = True
+    """Whether work ends for work of its own queue that is worth more; False: it is suspended for
+    it where it can be, or stays. What queues have a right to is not changed."""
     scales: bool = True
     """Whether the plan says which nodes of dynamic pools start and go."""
 

@@ -69,8 +69,8 @@ class Ended:
     """A workload is over."""
 
     workload: str
-    attained_s: float
-    """Seconds of work that it did in all."""
+    attained_s: float | None
+    """Seconds of work that it did in all; None: it never ran, and nothing is learned from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,8 @@ class _Work:
     since_s: float | None = None
     """When its work went on; None: it does not run."""
     is_over: bool = False
+    is_unknown: bool = False
+    """Whether it was over before it ran."""
     epoch: int = 0
     """How often it began and stopped."""
 
@@ -171,6 +173,11 @@ class PolicyMemory:
         """Seconds of work after which it has ended with the likelihood `quantile`."""
         work = self._active[workload]
         return self._estimator.left_s(work.row, work.attained(now_s), quantile)
+
+    def since_s(self, workload: str) -> float | None:
+        """When a workload's work went on; None: it does not run, or is not known here."""
+        work = self._active.get(workload)
+        return None if work is None else work.since_s
 
     def attained_s(self, workload: str, now_s: float) -> float:
         """Seconds of work that a workload has done; 0: it is not known here."""
@@ -228,6 +235,7 @@ class PolicyMemory:
         work = [
             (w.name, w.likeness, w.submitted_s, w.attained_s, w.since_s, w.is_over)
             for w in self._by_row
+            if not w.is_unknown
         ]
         now_s = None if self._now_s == -math.inf else self._now_s
         credit = dict(self.credit or self._credit)
@@ -259,7 +267,8 @@ class PolicyMemory:
             self._table.worth([work.name for work in stale], worth)
 
     def _submitted(self, workload: Workload) -> None:
-        if len(self._by_row) >= WORK_MAX:
+        over = len(self._by_row) - len(self._active)
+        if len(self._by_row) >= WORK_MAX and over > WORK_MAX // 2 + WORK_MAX // 8:
             self._forget()
         likeness = (workload.queue, workload.user, *size_of(workload))
         work = _Work(workload.name, likeness, workload.submitted_s)
@@ -306,15 +315,18 @@ class PolicyMemory:
         work.epoch += 1
         self._stale.add(name)
 
-    def _ended(self, name: str, attained_s: float) -> None:
+    def _ended(self, name: str, attained_s: float | None) -> None:
         work = self._active.pop(name)
         if work.since_s is None:
             self._waits -= 1
         else:
             self._has[work.likeness[0]] -= work.likeness[2]
-        work.since_s, work.attained_s, work.is_over = None, attained_s, True
+        work.since_s, work.is_over, work.is_unknown = None, True, attained_s is None
         self.starts.forget(name)
         self._table.over(name)
+        if attained_s is None:
+            return
+        work.attained_s = attained_s
         self._estimator.ended(work.row, attained_s)
         self._like_changed(work)
 
@@ -347,8 +359,9 @@ class PolicyMemory:
 
     def _forget(self) -> None:
         """Forget the older half of what has ended."""
-        over = [work for work in self._by_row if work.is_over]
+        over = [work for work in self._by_row if work.is_over and not work.is_unknown]
         gone = {work.row for work in over[: max(len(over) - WORK_MAX // 2, 0)]}
+        gone |= {work.row for work in self._by_row if work.is_unknown}
         kept = [work for work in self._by_row if work.row not in gone]
         fresh = PolicyMemory()
         fresh._account, fresh._gpus, fresh._now_s = self._account, self._gpus, self._now_s

@@ -23,7 +23,10 @@ STILL = CycleSettings(moves_max=0, reservations=0)
 
 
 def after_a_day(
-    waits: Sequence[Workload], *running: tuple[Workload, list[Running], float], **more: Any
+    waits: Sequence[Workload],
+    *running: tuple[Workload, list[Running], float],
+    settings: CycleSettings = STILL,
+    **more: Any,
 ) -> CyclePlan:
     """Decide while `running` work has run, each for its time; nothing is known of others."""
     now_s, memory = 24 * HOUR, PolicyMemory()
@@ -39,7 +42,7 @@ def after_a_day(
     nodes = more.pop("nodes", (node(),))
     queues = more.pop("queues", QUEUES)
     snapshot = Snapshot(nodes, all_, there, queues, now_s=now_s, **more)
-    return decide(snapshot, settings=STILL, memory=memory)
+    return decide(snapshot, settings=settings, memory=memory)
 
 
 def new(name: str = "new", count: int = 4, **more: Any) -> Workload:
@@ -175,3 +178,23 @@ def test_work_beyond_quota_does_not_move_others() -> None:
     all_ = (Queue("a", quota=Amounts(gpu_milli=4000)), Queue("b"))
     plan = after_a_day([new()], *running, nodes=(node("m"), node("n")), queues=all_)
     assert moved(plan) + evicted(plan) == []
+
+
+@pytest.mark.parametrize(
+    ("state_bytes", "host_bytes", "is_suspended"),
+    [(0, 100, False), (60, 0, False), (60, 59, False), (60, 60, True)],
+    ids=["cannot be suspended", "no host memory", "too little of it", "room"],
+)
+def test_where_work_may_not_be_lost_it_is_suspended_or_stays(
+    state_bytes: int, host_bytes: int, is_suspended: bool
+) -> None:
+    gone = old()
+    there = [replace(each, state_bytes=state_bytes) for each in runs(gone, (0, 1, 2, 3))]
+    plan = after_a_day(
+        [new()],
+        (gone, there, 24 * HOUR),
+        settings=replace(STILL, worth_ends=False),
+        host_free={node().name: host_bytes} if host_bytes else {},
+    )
+    ends = [each for each in plan if isinstance(each, Eviction)]
+    assert [each.is_suspension for each in ends] == [True] * is_suspended

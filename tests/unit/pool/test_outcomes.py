@@ -7,13 +7,12 @@ import pytest
 
 from moiety.pool.control.outcomes import (
     CANCELLED,
-    PREEMPTED,
     of_exit,
     of_failed_start,
     of_remains,
 )
 from moiety.pool.launch.supervised import Remains, boot_id
-from moiety.pool.model.records import WorkRow
+from moiety.pool.model.records import PREEMPTED, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.starter.records import (
     Damaged,

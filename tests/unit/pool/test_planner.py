@@ -9,11 +9,11 @@ import pytest
 
 from moiety.pool.engine.messages import CardView, CycleRequest, MachineView, ReasonsRequest
 from moiety.pool.engine.planner import PoolPlanner
-from moiety.pool.model.records import ProjectRow
+from moiety.pool.model.records import PREEMPTED, ProjectRow
 from moiety.pool.model.states import WorkState
-from moiety.pool.store import changes
+from moiety.pool.store import changes, memory
 from moiety.pool.store.database import reader
-from tests.support.pool_store import paths_in, store_in, submitted
+from tests.support.pool_store import paths_in, store_in, submission, submitted
 
 TWO = MachineView(
     name="box",
@@ -21,6 +21,8 @@ TWO = MachineView(
     memory_mib=1000,
     cards=[CardView(index=i, model="A", memory_mib=1000) for i in range(2)],
 )
+
+ONE = MachineView(name="box", cpu_milli=8000, memory_mib=1000, cards=TWO.cards[:1])
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_it_goes_on_from_what_it_knows(store: sqlite3.Connection, planner: PoolP
     answer = planner.cycle(CycleRequest(TWO, 10.0))
     assert [start.number for start in answer.starts] == [first, second]
     again = planner.cycle(CycleRequest(TWO, 11.0))
-    assert again == answer, "nothing was committed, so the same is decided"
+    assert again.starts == answer.starts, "nothing was committed, so the same is decided"
     for start in answer.starts:
         changes.begin_attempt(store, start.number, start.attempt, start.cards, 11.0)
     assert planner.cycle(CycleRequest(TWO, 12.0)).starts == []
@@ -83,3 +85,86 @@ def test_a_gpu_that_is_drained_gets_nothing(
     drained = MachineView(name="box", cpu_milli=8000, memory_mib=1000, cards=cards)
     assert [start.cards for start in planner.cycle(CycleRequest(drained, 1.0)).starts] == [[1]]
     assert len(planner.cycle(CycleRequest(TWO, 2.0)).starts) == 2
+
+
+def ran(store: sqlite3.Connection, user: str, lasted_s: float, times: int) -> None:
+    """Work of a user that has run and ended."""
+    for at in range(times):
+        number = changes.submit(store, submission(), 1000, user, 10.0 * at)
+        changes.begin_attempt(store, number, 1, [0], 10.0 * at + 1)
+        over_s = 10.0 * at + 1 + lasted_s
+        changes.end_attempt(store, number, 1, WorkState.DONE, "exited 0", over_s)
+
+
+def first_of(planner: PoolPlanner, now_s: float) -> list[int]:
+    return [start.number for start in planner.cycle(CycleRequest(ONE, now_s)).starts]
+
+
+def test_work_that_is_known_to_be_short_goes_first_also_after_a_restart(
+    store: sqlite3.Connection, planner: PoolPlanner, tmp_path: Path
+) -> None:
+    ran(store, "long", 90_000.0, 8)
+    ran(store, "short", 60.0, 8)
+    now_s = 200_000.0
+    numbers = [
+        changes.submit(store, submission(), 1000, user, now_s + at)
+        for at, user in enumerate(("long", "short"))
+    ]
+    answer = planner.cycle(CycleRequest(ONE, now_s + 10))
+    assert [start.number for start in answer.starts] == numbers[1:]
+    other = PoolPlanner(reader(paths_in(tmp_path)))
+    assert first_of(other, now_s + 11) == numbers[1:], "it reads what has ended"
+    assert answer.memory
+    memory.save(store, memory.POLICY, answer.memory)
+    store.execute("UPDATE workload SET ended_s = began_s + 60 WHERE ended_s IS NOT NULL")
+    again = PoolPlanner(reader(paths_in(tmp_path)))
+    assert first_of(again, now_s + 12) == numbers[1:], "it knows what was kept"
+
+
+def test_worth_alone_ends_nothing(store: sqlite3.Connection, planner: PoolPlanner) -> None:
+    ran(store, "long", 90_000.0, 8)
+    ran(store, "short", 60.0, 8)
+    number = changes.submit(store, submission(), 1000, "long", 200_000.0)
+    changes.begin_attempt(store, number, 1, [0], 200_001.0)
+    changes.submit(store, submission(), 1000, "short", 200_002.0)
+    answer = planner.cycle(CycleRequest(ONE, 300_000.0))
+    assert (answer.ends, answer.starts) == ([], [])
+
+
+def test_work_with_a_short_time_limit_may_use_room_that_is_kept(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    first = submitted(store, 0.0, time_limit_s=7200.0).id
+    changes.begin_attempt(store, first, 1, [0], 0.0)
+    submitted(store, 1.0, gpus=2)
+    planner.cycle(CycleRequest(TWO, 700.0))
+    submitted(store, 2.0, time_limit_s=90_000.0)
+    assert planner.cycle(CycleRequest(TWO, 1000.0)).starts == [], "the room is kept"
+    short = submitted(store, 3.0, time_limit_s=600.0).id
+    assert [each.number for each in planner.cycle(CycleRequest(TWO, 1001.0)).starts] == [short]
+
+
+def test_work_that_has_had_its_time_is_left_to_its_supervisor(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    first = submitted(store, 0.0, time_limit_s=50.0).id
+    changes.begin_attempt(store, first, 1, [0], 0.0)
+    submitted(store, 1.0)
+    answer = planner.cycle(CycleRequest(ONE, 60.0))
+    assert (answer.ends, answer.starts) == ([], [])
+
+
+def test_work_that_was_told_to_give_its_gpus_is_told_once_and_nothing_else_is(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    changes.apply(store, [ProjectRow(name="nlp", quota=1), ProjectRow(name="vision", quota=1)])
+    running = [submitted(store, 0.0, project="vision").id for _ in range(2)]
+    for card, number in enumerate(running):
+        changes.begin_attempt(store, number, 1, [card], 0.0)
+    due = submitted(store, 1.0, project="nlp").id
+    (end,) = planner.cycle(CycleRequest(TWO, 10.0)).ends
+    changes.transition(store, end.number, WorkState.ENDING, intent=PREEMPTED)
+    again = planner.cycle(CycleRequest(TWO, 11.0))
+    assert (again.ends, again.starts, again.look_s) == ([], [], None)
+    changes.end_attempt(store, end.number, 1, WorkState.PENDING, "preempted", 12.0)
+    assert [each.number for each in planner.cycle(CycleRequest(TWO, 13.0)).starts] == [due]

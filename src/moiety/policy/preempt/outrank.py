@@ -54,6 +54,7 @@ def outrank(
         and (theirs := worth.get(unit.workload.name)) is not None
         and theirs * YIELDS_AT < mine
         and unit.tasks[0] in state.seated
+        and (state.worth_ends or _can_rest(state, unit))
     ]
     for queue in taken_from:
         units = [
@@ -67,6 +68,18 @@ def outrank(
     below.sort(key=lambda unit: (worth[unit.workload.name], unit.order))
     picked = _by_right(right, workload.queue, _by_harm(state, piece, below))
     return clear(state, piece, picked, right.holds, moves_max, all_return=False)
+
+
+def _can_rest(state: ClusterState, unit: VictimUnit) -> bool:
+    """Whether a unit can be suspended: its memory can move, and its hosts have room for that."""
+    needs: dict[str, int] = {}
+    for task in unit.tasks:
+        began = state.began.get(task)
+        if began is None or not began.state_bytes:
+            return False
+        needs[began.spot.node] = needs.get(began.spot.node, 0) + began.state_bytes
+    free = state.snapshot.host_free
+    return all(free.get(node, 0) >= wanted for node, wanted in needs.items())
 
 
 def _could_free(

@@ -8,7 +8,7 @@ from moiety.policy.state.cluster_state import ClusterState
 def overdue(state: ClusterState) -> dict[str, str]:
     """Workloads that have run for as long as they may, by name, with the reason to end them."""
     found = {}
-    for name in sorted(state.bounded):
+    for name in sorted(state.bounded & state.tasks_of.keys()):
         most_s = state.workloads[name].max_run_s
         tasks = state.tasks_of.get(name)
         if most_s is None or not tasks:

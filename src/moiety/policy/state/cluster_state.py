@@ -92,6 +92,8 @@ class ClusterState:
         """What is not kept for others."""
         self.worth: Mapping[str, float] = {}
         """What a GPU-second of each workload is worth; empty: not known of any."""
+        self.worth_ends = True
+        """Whether work may lose what it has done to work of its own queue that is worth more."""
         self.kept: dict[str, object] = {}
         """By workload: what others have found of it, until it begins or loses tasks."""
         self.lines: object = None

@@ -15,7 +15,7 @@ import structlog
 
 from moiety.model.errors import MoietyError, WorkStateWrong
 from moiety.pool.control import machine
-from moiety.pool.control.outcomes import PREEMPTED, of_failed_start
+from moiety.pool.control.outcomes import of_failed_start
 from moiety.pool.control.running import RunningWork
 from moiety.pool.engine.messages import (
     CycleAnswer,
@@ -28,10 +28,10 @@ from moiety.pool.engine.messages import (
 )
 from moiety.pool.engine.process import EngineProcess
 from moiety.pool.launch.launcher import Launcher, LaunchOrder, StartFailed
-from moiety.pool.model.records import Submission, WorkRow
+from moiety.pool.model.records import PREEMPTED, Submission, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 from moiety.pool.paths import PoolPaths
-from moiety.pool.store import changes, rows
+from moiety.pool.store import changes, memory, rows
 from moiety.pool.store.writer import StoreWriter
 
 T = TypeVar("T")
@@ -121,6 +121,8 @@ class PoolLoop:
         view = await self._look()
         plan = await asyncio.to_thread(self._engine.cycle, CycleRequest(view, time.time()))
         await self._carry_out(plan)
+        if plan.memory:
+            await self.write(partial(memory.save, name=memory.POLICY, content=plan.memory))
         look_s = LOOK_S if plan.look_s is None else plan.look_s - time.time()
         return min(max(look_s, TOGETHER_S), LOOK_S)
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.pool.launch.supervised import Remains
-from moiety.pool.model.records import WorkRow
+from moiety.pool.model.records import PREEMPTED, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.starter.records import EndReason, Exit, Exited, FailedToStart, Signaled
 
 FAILURES_MAX: Final = 3
 """So many starts in a row that fail hold a workload."""
 BACKOFF_FIRST_S: Final = 1.0
-PREEMPTED: Final = "preempted"
 CANCELLED: Final = "cancelled"
 
 

@@ -64,6 +64,8 @@ class EndOrder(msgspec.Struct, frozen=True):
 
     number: int
     reason: str
+    is_suspension: bool = False
+    """Whether it can be suspended for that, and keep what it has done."""
 
 
 class CycleAnswer(msgspec.Struct, frozen=True, tag="decided"):
@@ -72,6 +74,8 @@ class CycleAnswer(msgspec.Struct, frozen=True, tag="decided"):
     ends: list[EndOrder]
     starts: list[StartOrder]
     look_s: float | None
+    memory: bytes = b""
+    """What the engine has learned, for the store; empty: not now."""
 
 
 class WaitReason(msgspec.Struct, frozen=True):

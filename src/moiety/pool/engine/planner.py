@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+import msgspec
+
 from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.decisions import CyclePlan
@@ -12,6 +14,7 @@ from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.state.kept_state import KeptState
+from moiety.pool.engine.learning import PoolMemory, with_milli
 from moiety.pool.engine.messages import (
     CycleAnswer,
     CycleRequest,
@@ -22,6 +25,7 @@ from moiety.pool.engine.messages import (
 )
 from moiety.pool.engine.snapshot import (
     PoolNodes,
+    monday_of,
     nodes_of,
     orders_of,
     reasons_of,
@@ -31,11 +35,12 @@ from moiety.pool.engine.snapshot import (
 from moiety.pool.model.projects import queues_of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
+from moiety.pool.store import memory
 from moiety.pool.store import rows as stored
 
-NO_MOVES: Final = CycleSettings(moves_max=0, reasons=False, scales=False)
-"""A program on a machine is not moved to another GPU."""
-WITH_REASONS: Final = CycleSettings(moves_max=0, reasons=True, scales=False)
+NO_MOVES: Final = CycleSettings(moves_max=0, worth_ends=False, reasons=False, scales=False)
+"""A program on a machine is not moved to another GPU, and loses nothing to others' worth."""
+WITH_REASONS: Final = CycleSettings(moves_max=0, worth_ends=False, reasons=True, scales=False)
 MIX_GROWTH: Final = 2
 """The usual work is found anew when there is this many times as much, or as little."""
 
@@ -46,7 +51,8 @@ class PoolPlanner:
     def __init__(self, connection: sqlite3.Connection) -> None:
         """The connection only reads."""
         self._connection = connection
-        self._change = 0
+        self._memory = PoolMemory(memory.load(connection, memory.POLICY))
+        self._change = -1
         self._rows: dict[int, WorkRow] = {}
         self._workloads: dict[int, Workload] = {}
         self._machine: MachineView | None = None
@@ -68,8 +74,10 @@ class PoolPlanner:
             if row.state is WorkState.PENDING and row.not_before_s > asked.now_s
         ]
         plan = self._decide(snapshot, NO_MOVES)
-        look_s = min([*later, *([] if plan.look_s is None else [plan.look_s])], default=None)
-        return orders_of(plan, self._rows, self._nodes, look_s)
+        if plan.look_s is not None and plan.look_s > asked.now_s:
+            later.append(plan.look_s)  # else when something has ended, which it will hear of
+        answer = orders_of(plan, self._rows, self._nodes, min(later, default=None))
+        return msgspec.structs.replace(answer, memory=self._memory.dump(asked.now_s))
 
     def reasons(self, asked: ReasonsRequest) -> ReasonsAnswer:
         """Why workloads wait: the same decision once more, with all of its reasons."""
@@ -85,7 +93,7 @@ class PoolPlanner:
         is_other = not self._known_of / MIX_GROWTH <= number <= self._known_of * MIX_GROWTH
         if self._known is None or is_other:
             self._known, self._known_of = typical_work(snapshot.workloads), number
-        return decide(snapshot, self._known, settings, kept=self._kept)
+        return decide(snapshot, self._known, settings, memory=self._memory.memory, kept=self._kept)
 
     def _read(self, machine: MachineView, now_s: float) -> Snapshot:
         if machine != self._machine:
@@ -96,7 +104,10 @@ class PoolPlanner:
                 self._workloads = {
                     number: workload_of(row, models) for number, row in self._rows.items()
                 }
-        changed, self._change = stored.since(self._connection, self._change)
+        queues = queues_of(stored.projects(self._connection))
+        monday_s = monday_of(now_s)
+        self._memory.divide(len(machine.cards), queues, monday_s)
+        changed = self._changed()
         for row in changed:
             if row.state in ACTIVE or row.state is WorkState.PENDING:
                 self._rows[row.id] = row
@@ -105,5 +116,24 @@ class PoolPlanner:
             else:
                 self._rows.pop(row.id, None)
                 self._workloads.pop(row.id, None)
-        queues = queues_of(stored.projects(self._connection))
-        return snapshot_of(self._nodes, self._rows.values(), self._workloads, queues, now_s)
+        self._memory.learn(changed, self._learned_of, self._rows, now_s, self._change)
+        return snapshot_of(
+            self._nodes, self._rows.values(), self._workloads, queues, now_s, monday_s
+        )
+
+    def _changed(self) -> list[WorkRow]:
+        """The rows that have changed since it was asked last; all live ones, the first time."""
+        if self._change >= 0:
+            changed, self._change = stored.since(self._connection, self._change)
+            return changed
+        self._connection.execute("BEGIN")  # all of it is read at one moment
+        live, self._change = stored.everything_live(self._connection)
+        over = stored.ended_since(self._connection, self._memory.change)
+        self._connection.execute("COMMIT")
+        return live + over
+
+    def _learned_of(self, row: WorkRow) -> Workload:
+        """A workload as the memory knows it."""
+        found = self._workloads.get(row.id) or workload_of(row, self._models)
+        sizes = [card.memory_mib for card in self._machine.cards] if self._machine else []
+        return with_milli(found, min(sizes, default=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +20,7 @@ from moiety.pool.engine.messages import (
     StartOrder,
     WaitReason,
 )
-from moiety.pool.model.records import OUTSIDE, WorkRow
+from moiety.pool.model.records import OUTSIDE, PREEMPTED, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
 MAIN: Final = "main"
@@ -95,6 +96,7 @@ def workload_of(row: WorkRow, models: Iterable[str]) -> Workload:
         is_preemptible=row.preemptible,
         is_opportunistic=row.opportunistic,
         submitted_s=row.submitted_s,
+        max_run_s=row.time_limit_s,
     )
 
 
@@ -128,7 +130,7 @@ def running_of(row: WorkRow, workload: Workload, nodes: PoolNodes) -> Running:
         Task(workload.name, MAIN, 0),
         shape,
         Spot(spot.node, spot.gpus, min(milli, WHOLE_GPU)),
-        since_s=row.began_s or 0.0,
+        since_s=(row.began_s or 0.0) + row.suspended_s,
     )
 
 
@@ -138,15 +140,19 @@ def snapshot_of(
     workloads: Mapping[int, Workload],
     queues: tuple[Queue, ...],
     now_s: float,
+    monday_s: float = FIRST_MONDAY_S,
 ) -> Snapshot:
     """The pool now: what waits and may be tried, what runs, and what others have.
 
-    A workload that ends still has its GPUs. `workloads` has the engine's form of each row.
+    What was told to give its GPUs to others counts as gone: else more would be ended for them. All
+    other work that ends has its GPUs. `workloads` has the engine's form of each row.
     """
     beside, running = outside_work(nodes)
     found = [*beside]
     for row in rows:
         workload = workloads[row.id]
+        if row.state is WorkState.ENDING and row.intent == PREEMPTED:
+            continue
         if row.state in ACTIVE:
             found.append(workload)
             running.append(running_of(row, workload, nodes))
@@ -159,7 +165,7 @@ def snapshot_of(
         running=tuple(running),
         queues=(*queues, outside),
         now_s=now_s,
-        monday_s=FIRST_MONDAY_S,
+        monday_s=monday_s,
     )
 
 
@@ -169,21 +175,30 @@ def orders_of(
     nodes: PoolNodes,
     look_s: float | None = None,
 ) -> CycleAnswer:
-    """The orders of a plan. A start on GPUs that others still have is left to a later cycle."""
+    """The orders of a plan. A start on GPUs that others still have is left to a later cycle.
+
+    Work that has had its time is ended by its supervisor.
+    """
     ends: list[EndOrder] = []
     starts: list[StartOrder] = []
     books = GpuBooks(nodes, rows.values())
     for each in plan:
         if isinstance(each, Eviction):
             row = rows.get(int(each.task.workload))
-            if row is not None and row.state in (WorkState.STARTING, WorkState.RUNNING):
-                ends.append(EndOrder(row.id, each.reason))
+            is_there = row is not None and row.state in (WorkState.STARTING, WorkState.RUNNING)
+            if row is not None and is_there and not each.is_final:
+                ends.append(EndOrder(row.id, each.reason, each.is_suspension))
         elif isinstance(each, Placement):
             row = rows[int(each.task.workload)]
             cards = nodes.indices(each.spot)
             if books.take(row, cards, each.spot.gpu_milli):
                 starts.append(StartOrder(row.id, row.attempt + 1, cards, each.spot.gpu_milli))
     return CycleAnswer(ends, starts, look_s)
+
+
+def monday_of(now_s: float) -> float:
+    """A Monday's midnight on the machine's clock: times of day are those of its time zone."""
+    return FIRST_MONDAY_S - time.localtime(now_s).tm_gmtoff
 
 
 def reasons_of(plan: Iterable[Decision]) -> dict[str, WaitReason]:

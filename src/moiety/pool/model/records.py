@@ -17,6 +17,8 @@ OUTSIDE: Final = "(outside)"
 """The queue of what uses the GPUs without the pool; no project can have this name."""
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}")
 WHOLE_MILLI: Final = 1000
+PREEMPTED: Final = "preempted"
+"""Work that gives its GPUs to other work ends with this intent."""
 GRACE_S: Final = 10.0
 """The time between SIGTERM and SIGKILL."""
 ARGUMENTS_MAX: Final = 1 << 21

@@ -14,6 +14,8 @@ from moiety.pool.model.states import ENDS, WorkState
 
 COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(WorkRow))
 SELECT: Final = f"SELECT {', '.join(COLUMNS)} FROM workload"
+ENDED_MAX: Final = 20_000
+"""The most ended workloads that are read at once."""
 LIVE: Final = (
     "state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended', "
     "'resuming', 'ending')"
@@ -122,6 +124,22 @@ def since(connection: sqlite3.Connection, change: int) -> tuple[list[WorkRow], i
         (change,),
     ).fetchall()
     return [row_of(each[:-1]) for each in found], found[-1][-1] if found else change
+
+
+def everything_live(connection: sqlite3.Connection) -> tuple[list[WorkRow], int]:
+    """All workloads that are not over, and the number of the last change."""
+    found = connection.execute(f"{SELECT} WHERE {LIVE} ORDER BY id").fetchall()
+    last = connection.execute("SELECT max(changed) FROM workload").fetchone()[0]
+    return [row_of(each) for each in found], last or 0
+
+
+def ended_since(connection: sqlite3.Connection, change: int) -> list[WorkRow]:
+    """The newest workloads that ended after a change of this number."""
+    found = connection.execute(
+        f"{SELECT} WHERE changed > ? AND ended_s IS NOT NULL ORDER BY changed DESC LIMIT ?",
+        (change, ENDED_MAX),
+    )
+    return [row_of(each) for each in found][::-1]
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
