@@ -10,7 +10,8 @@ from pathlib import Path
 
 from moiety.agent.system.paths import Directory
 from moiety.agent.system.processes import is_alive
-from moiety.pool.client import PoolClient, of
+from moiety.pool.client import PoolClient
+from moiety.pool.connection import of
 from moiety.pool.model.records import Accepted, PoolStatus, Submission, WorkPage, WorkRow
 from moiety.pool.model.states import ENDS
 from moiety.pool.paths import PoolPaths

@@ -6,7 +6,8 @@ import click
 
 from moiety.cli.output import emit_json, output_option
 from moiety.model.errors import BadArgument
-from moiety.pool.client import PoolClient, of
+from moiety.pool.client import PoolClient
+from moiety.pool.connection import of
 from moiety.pool.model.records import PAGE_MAX, WorkPage, WorkRow
 
 

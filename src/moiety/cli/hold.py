@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from moiety.cli.output import emit_json, output_option
-from moiety.pool.client import PoolClient, of
+from moiety.pool.client import PoolClient
+from moiety.pool.connection import of
 from moiety.pool.model.records import WorkRow
 
 

@@ -10,7 +10,8 @@ from typing import Final
 import click
 
 from moiety.model.errors import NotAllowed, PoolFileInvalid
-from moiety.pool.client import PoolClient, of
+from moiety.pool.client import PoolClient
+from moiety.pool.connection import of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ACTIVE, ENDS
 

@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "history": "List what has ended in the pool, and how.",
     "apply": "Make or change the projects of the pool.",
     "down": "End the pool; what runs goes on.",
+    "slurm": "Let the scripts and programs of Slurm use the pool.",
     "container": "Give containers a share of the GPUs.",
     "kube": "Give pods of Kubernetes a share of the GPUs.",
     "agent": "Start, stop or look at the daemon that owns the GPUs.",

@@ -12,7 +12,8 @@ from moiety.cli.output import emit_json
 from moiety.cli.pool_rows import ended
 from moiety.model.errors import NoPool, StillRunning, WorkUnknown
 from moiety.model.format import format_duration
-from moiety.pool.client import PoolClient, is_up, of
+from moiety.pool.client import PoolClient, is_up
+from moiety.pool.connection import of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ENDS
 from moiety.pool.paths import pool_paths

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from moiety.config.files import File, Kind, read_all
+from moiety.config.files import File, read_all
+from moiety.config.places import Kind
 from moiety.config.setting import Setting
 from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, name_of, of_section
 from moiety.model.errors import BadSetting, InvalidValue

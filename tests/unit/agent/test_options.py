@@ -12,8 +12,9 @@ from moiety.agent.control.client import arguments_from_environment
 from moiety.agent.control.options import FLAGS, Options, parse
 from moiety.agent.system.paths import Directory
 from moiety.arbiter.settings import OverduePolicy, Settings
-from moiety.config.files import File, Kind
+from moiety.config.files import File
 from moiety.config.load import Config
+from moiety.config.places import Kind
 from moiety.enforcement.policy import Policy
 from moiety.model.errors import BadArgument
 

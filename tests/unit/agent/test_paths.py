@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.system import container_files
-from moiety.agent.system.paths import Directory, find, prepare, system
+from moiety.agent.system.paths import ANY, Directory, find, prepare, system
+from moiety.config.table import WHICH_AGENT
 from moiety.model.errors import BadAgentDirectory, BadSetting
 
 
@@ -26,6 +27,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def serving(folder: Path) -> None:
     folder.mkdir()
     (folder / "control.sock").touch()
+
+
+def test_it_is_found_without_the_settings_where_they_say_nothing() -> None:
+    assert WHICH_AGENT.default == ANY
 
 
 def test_it_is_ones_own_where_no_agent_serves_everybody(places: Path) -> None:

@@ -23,8 +23,9 @@ from moiety.agent.system.subordinate_users import (
 from moiety.agent.system.users import User, Users
 from moiety.arbiter import events as ev
 from moiety.arbiter.settings import Settings
-from moiety.config.files import Kind, read
+from moiety.config.files import read
 from moiety.config.load import load
+from moiety.config.places import Kind
 from moiety.model.errors import UserLimit
 from moiety.model.share import Share
 from moiety.testing.waiting import until

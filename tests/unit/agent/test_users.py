@@ -21,8 +21,9 @@ from moiety.agent.system.users import (
     beside,
     is_listed,
 )
-from moiety.config.files import Kind, read
+from moiety.config.files import read
 from moiety.config.load import load
+from moiety.config.places import Kind
 from moiety.model.errors import NotAllowed, UserLimit
 from moiety.model.share import Share
 

@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from moiety.agent.control.limits import LimitRules
 from moiety.cli.main import moiety
-from moiety.config.files import Kind, read
+from moiety.config.files import read
 from moiety.config.guarantees import GuaranteeRules
 from moiety.config.load import Config, load
+from moiety.config.places import Kind
 from moiety.model.errors import BadSetting
 
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moiety.arbiter.settings import OverduePolicy, WhenFull
-from moiety.config.files import File, Kind, places, read, read_all
+from moiety.config.files import File, read, read_all
 from moiety.config.load import Config, Source, load, problems
+from moiety.config.places import Kind, is_any_there, places
 from moiety.config.setting import Setting
 from moiety.config.table import OF_THE_SYSTEM, SECTIONS, SETTINGS, RunSettings, of_section
 from moiety.config.values import OVERDUE, WHEN_FULL, parse_factor
@@ -32,6 +33,16 @@ def written(tmp_path: Path) -> Callable[[str, Kind], File]:
         return found
 
     return write
+
+
+def test_no_file_is_looked_into_unless_one_is_there(tmp_path: Path) -> None:
+    nowhere = {"XDG_CONFIG_HOME": str(tmp_path), "MOIETY_CONFIG": ""}
+    assert not is_any_there(nowhere)
+    assert is_any_there(nowhere | {"MOIETY_CONFIG": "/it/is/not/there"}), "else nobody says so"
+    del nowhere["MOIETY_CONFIG"]
+    (tmp_path / "moiety").mkdir()
+    (tmp_path / "moiety" / "config.toml").touch()
+    assert is_any_there(nowhere)
 
 
 @given(said=st.sets(st.sampled_from([s for s in Source if s is not Source.DEFAULT])))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from moiety.config.files import Kind, read
+from moiety.config.files import read
 from moiety.config.load import problems
+from moiety.config.places import Kind
 from moiety.config.table import SETTINGS
 
 SPEC = importlib.util.spec_from_file_location(

@@ -12,8 +12,9 @@ from typing import Any, Final
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.core.rate_limits import MESSAGES
 from moiety.arbiter.settings import OverduePolicy, Settings
-from moiety.config.files import File, Kind, read_all
+from moiety.config.files import File, read_all
 from moiety.config.load import Config, Source, load
+from moiety.config.places import Kind
 from moiety.config.table import of_section
 from moiety.config.values import Address, LogFormat, Visible
 from moiety.enforcement.policy import Policy

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moiety.agent.system import container_files
-from moiety.config.files import user_folder
+from moiety.config.places import user_folder
 from moiety.devices.loader import find_library
 from moiety.devices.native import is_simulated, simgpu_state_dir
 from moiety.model.errors import BadArgument

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from moiety.config.files import user_folder
-from moiety.config.load import load
-from moiety.config.table import WHICH_AGENT
+from moiety.config.places import is_any_there, user_folder
 from moiety.model.errors import BadAgentDirectory
 
 SOCKET_PATH_MAX = 107
 """Bytes that fit into sockaddr_un, less the final NUL."""
+ANY: Final = "auto"
+"""The setting `cli.agent` where nothing sets it; a test compares."""
 SYSTEM: Final = "/run/moiety"
 SYSTEM_STATE: Final = "/var/lib/moiety"
 SYSTEM_LOGS: Final = "/var/log/moiety"
@@ -136,14 +136,24 @@ def find(which: str | None = None) -> Directory:
     names one's own; else it is the system's if there is one now, and one's own if not. Raises
     BadSetting and BadConfigFile.
     """
-    wanted = which or load().value(WHICH_AGENT).value
+    wanted = which or _said()
     everybodys = system()
-    if wanted == "auto":
+    if wanted == ANY:
         named = bool(os.environ.get("MOIETY_DIR"))
         wanted = "system" if not named and os.path.lexists(everybodys.control) else "own"
     directory = everybodys if wanted == "system" else Directory(default_path())
     check_socket_path(directory, directory.workloads / "workload" / "shim.sock")
     return directory
+
+
+def _said() -> str:
+    """Which agent the settings name. Most say nothing, and reading them takes a command's time."""
+    if "MOIETY_AGENT" not in os.environ and not is_any_there(os.environ):
+        return ANY
+    from moiety.config.load import load
+    from moiety.config.table import WHICH_AGENT
+
+    return str(load().value(WHICH_AGENT).value)
 
 
 def prepare(directory: Directory) -> None:

@@ -18,7 +18,7 @@ from moiety.pool.api.answers import refusal
 from moiety.pool.api.peer import caller_of
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes import acts, pool, projects, work
-from moiety.pool.model.records import API_VERSION
+from moiety.pool.model.names import API_VERSION
 
 ROUTES: Final[tuple[ApiRoute, ...]] = (
     *pool.ROUTES,

@@ -68,7 +68,9 @@ class Caller:
         """
         if self.is_admin or row.uid == self.uid:
             return row
-        return msgspec.structs.replace(row, command="", stdout="", stderr="", name="", reason="")
+        return msgspec.structs.replace(
+            row, command="", stdout="", stderr="", name="", reason="", labels={}
+        )
 
 
 def caller_of(request: Request) -> Caller:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from moiety.model.errors import BadArgument
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue
-from moiety.pool.model.records import NAME, WEIGHT_MAX, ProjectRow
+from moiety.pool.model.names import NAME
+from moiety.pool.model.records import WEIGHT_MAX, ProjectRow
 
 
 def queue_of(row: ProjectRow) -> Queue:

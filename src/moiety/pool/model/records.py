@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal
 
 import msgspec
 
 from moiety.model.cards import COUNT_MAX
 from moiety.model.errors import BadArgument
+from moiety.pool.model.names import NAME
 from moiety.pool.model.states import WorkState
 
-API_VERSION: Final = "v1"
 DEFAULT_PROJECT: Final = "default"
 OUTSIDE: Final = "(outside)"
 """The queue of what uses the GPUs without the pool; no project can have this name."""
-NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}")
 WHOLE_MILLI: Final = 1000
 PREEMPTED: Final = "preempted"
 """Work that gives its GPUs to other work ends with this intent."""
@@ -66,6 +64,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     open_mode: Literal["append", "truncate"] = "append"
     umask: int = 0o022
     script: str = ""
+    """Written to a file of its own before each start; `{script}` in `argv` is its path."""
+    variables: dict[str, str] = {}
+    """Variables whose values are filled in at the start, such as `%j`; empty ones are left out."""
     array: str = ""
     """The indices of an array, such as `0-9:3,12%2`; empty: one workload."""
     depends: str = ""
@@ -232,6 +233,11 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The directory of its agent."""
     up_s: float
     gpus: int
+    host: str = ""
+    cpus: int = 0
+    memory_mib: int = 0
+    gpu_models: list[str] = []
+    """The model of each GPU."""
     counts: dict[str, int]
     """The number of workloads in each state that is no end."""
     start_refused: int = 0

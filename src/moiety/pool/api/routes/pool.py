@@ -28,13 +28,18 @@ async def on_status(pool: ServedPool, request: Request, caller: Caller) -> Respo
         running[row.project] += 1
         milli[row.project] += row.gpu_milli * len(row.cards)
     waiting = rows.waiting_by_project(pool.reader)
+    machine = pool.loop.machine
     return answer(
         PoolStatus(
             pid=os.getpid(),
             version=__version__,
             agent=str(pool.paths.agent.path),
             up_s=time.monotonic() - pool.began_s,
-            gpus=len(pool.loop.machine.cards) if pool.loop.machine else 0,
+            gpus=len(machine.cards) if machine else 0,
+            host=machine.name if machine else "",
+            cpus=machine.cpu_milli // 1000 if machine else 0,
+            memory_mib=machine.memory_mib if machine else 0,
+            gpu_models=[card.model for card in machine.cards] if machine else [],
             counts=rows.counts(pool.reader),
             start_refused=pool.loop.start_refused,
             projects=[

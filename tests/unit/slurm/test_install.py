@@ -1,0 +1,65 @@
+"""The programs that `moiety slurm install` writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from moiety.cli.main import moiety
+from moiety.model.errors import BadArgument
+from moiety.slurm.install import install
+from moiety.slurm.programs import PROGRAMS, VERSION
+from moiety.version import __version__
+
+HEAVY = ("asyncio", "click", "msgspec", "numpy", "sqlite3", "starlette", "uvicorn")
+
+
+def test_all_programs_are_written_and_again() -> None:
+    runner = CliRunner()
+    with runner.isolated_filesystem():
+        for _ in range(2):
+            done = runner.invoke(moiety, ["slurm", "install", "bin"])
+            assert done.exit_code == 0, done.output
+        assert sorted(os.listdir("bin")) == sorted(PROGRAMS)
+        assert all(os.access(f"bin/{name}", os.X_OK) for name in PROGRAMS)
+
+
+def test_a_program_of_others_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho the real one\n")
+    with pytest.raises(BadArgument, match="was not written by moiety"):
+        install(tmp_path)
+    assert os.listdir(tmp_path) == ["squeue"]
+
+
+def test_a_program_runs_in_any_folder_and_says_who_it_is(tmp_path: Path) -> None:
+    install(tmp_path / "bin")
+    (tmp_path / "json.py").write_text("raise SystemExit('a file of the folder was imported')")
+    (tmp_path / "moiety.py").write_text("raise SystemExit('a file of the folder was imported')")
+    for name in PROGRAMS:
+        done = subprocess.run(
+            [tmp_path / "bin" / name, "--version"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout == f"slurm {VERSION} (moiety {__version__})\n", done.stderr
+
+
+def test_the_table_loads_nothing_slow() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; import moiety.slurm.programs, moiety.slurm.pool, moiety.slurm.labels; "
+            f"print([name for name in {HEAVY!r} if name in sys.modules])",
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "[]\n", done.stdout + done.stderr
