@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.pool.client import UnixConnection
+from moiety.pool.connection import UnixConnection
 from moiety.pool.model.states import WorkState
 from moiety.testing.node import Lines
 from moiety.testing.waiting import until

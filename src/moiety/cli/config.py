@@ -14,7 +14,7 @@ from moiety.agent.control.client import arguments_from_environment
 from moiety.agent.control.options import FLAGS, typed
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option, table
-from moiety.config import files, guarantees
+from moiety.config import files, guarantees, places
 from moiety.config.load import Config, Source, Value, closest, load, problems
 from moiety.config.setting import Setting
 from moiety.config.table import SECTIONS, SETTINGS, of_section
@@ -64,7 +64,7 @@ def show(origin: bool, changed: bool, output: str, names: tuple[str, ...]) -> No
 def check(file: Path | None, output: str) -> None:
     """Check FILE, or the files that count here; exit code 78 if something is wrong."""
     if file is not None:
-        read = files.read(file.absolute(), files.Kind.NAMED)
+        read = files.read(file.absolute(), places.Kind.NAMED)
         found = [] if read is None else [read]
     else:
         found = files.read_all(os.environ)
@@ -85,7 +85,7 @@ def check(file: Path | None, output: str) -> None:
         bad = sum(problem.what.startswith(str(each.path)) for problem in wrong)
         click.echo(f"{each.path}: {f'{bad} wrong' if bad else 'good'}")
     if not found:
-        looked = " and ".join(str(path) for path, _ in files.places(os.environ))
+        looked = " and ".join(str(path) for path, _ in places.places(os.environ))
         click.echo(f"there is no file of settings ({looked or 'MOIETY_CONFIG is empty'})")
     if wrong:
         sys.exit(errors.BadSetting.exit_code)

@@ -103,6 +103,8 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "apply": (("moiety apply -f pool.yaml", "quotas, limits, weights, priorities"),),
     "down": (("moiety down", "the queue stays"),),
+    "slurm": (("moiety slurm install ~/bin", "then sbatch job.sh"),),
+    "slurm install": (("moiety slurm install ~/bin", "sbatch, squeue and the others"),),
     "container": (("moiety container spec --name half --gpu 0.5", "a share for containers"),),
     "container spec": (
         ("moiety container spec --name half --gpu 0.5", "half of the time, for podman and docker"),

@@ -15,7 +15,7 @@ import click
 
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option
-from moiety.config import files
+from moiety.config import places
 from moiety.model import errors
 
 NAME: Final = "moiety"
@@ -99,7 +99,7 @@ def user_folder() -> Path:
     """Jupyter's folder for a user's data: $JUPYTER_DATA_DIR, else below XDG's data folder."""
     if named := os.environ.get("JUPYTER_DATA_DIR"):
         return Path(named)
-    return files.user_folder("XDG_DATA_HOME") / "jupyter"
+    return places.user_folder("XDG_DATA_HOME") / "jupyter"
 
 
 def folders() -> Iterator[Path]:

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 PAGE: Final = 1000
 
 
-class Pool:
+class SlurmPool:
     """One pool, for a program."""
 
     def __init__(self, paths: PoolPaths | None = None) -> None:

@@ -122,6 +122,7 @@ ARGUMENTS: dict[Words, list[str]] = {
     ("sim", "explain"): ["cases.json", "j"],
     ("sim", "what-if"): ["cases.json", "--queue", "q"],
     ("jupyter", "install"): ["--python", "true"],
+    ("slurm", "install"): ["bin"],
     ("completion",): ["bash"],
 }
 """with which a command would do something"""

@@ -19,14 +19,12 @@ from moiety.version import __version__
 HEAVY = ("asyncio", "click", "msgspec", "numpy", "sqlite3", "starlette", "uvicorn")
 
 
-def test_all_programs_are_written_and_again() -> None:
-    runner = CliRunner()
-    with runner.isolated_filesystem():
-        for _ in range(2):
-            done = runner.invoke(moiety, ["slurm", "install", "bin"])
-            assert done.exit_code == 0, done.output
-        assert sorted(os.listdir("bin")) == sorted(PROGRAMS)
-        assert all(os.access(f"bin/{name}", os.X_OK) for name in PROGRAMS)
+def test_all_programs_are_written_and_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        done = CliRunner().invoke(moiety, ["slurm", "install", str(tmp_path / "bin")])
+        assert done.exit_code == 0, done.output
+    assert sorted(os.listdir(tmp_path / "bin")) == sorted(PROGRAMS)
+    assert all(os.access(tmp_path / "bin" / name, os.X_OK) for name in PROGRAMS)
 
 
 def test_a_program_of_others_is_not_written_over(tmp_path: Path) -> None:
