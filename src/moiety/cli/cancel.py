@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from moiety.cli.output import emit_json, output_option
+from moiety.cli.pool_arrays import outcome_line
 from moiety.model.errors import BadArgument
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
@@ -33,5 +34,5 @@ def cancel(targets: tuple[str, ...], project: str, output: str) -> None:
     if output == "json":
         emit_json(rows)
         return
-    for row in rows:
-        click.echo(f"workload {row.id} is {row.state}")
+    for target, row in zip(wanted, rows, strict=True):
+        click.echo(outcome_line(pool, target, row))

@@ -9,10 +9,11 @@ from typing import Final
 
 import click
 
-from moiety.model.errors import NotAllowed, PoolFileInvalid
+from moiety.cli.pool_arrays import array_named
+from moiety.model.errors import BadArgument, NotAllowed, PoolFileInvalid
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
-from moiety.pool.model.records import WorkRow
+from moiety.pool.model.records import ArrayStatus, WorkRow
 from moiety.pool.model.states import ACTIVE, ENDS
 
 LOOK_S: Final = 0.1
@@ -30,6 +31,8 @@ def logs(target: str, follow: bool, error_log: bool) -> None:
     """Show what a workload has written so far. The file is read with your own rights."""
     pool = PoolClient()
     row = pool.get(of(target), WorkRow)
+    if array_named(target, row) and pool.get(of(target, "array"), ArrayStatus).tasks > 1:
+        raise BadArgument(f"{target} is an array", f"one of its tasks: {row.shown_id}")
     path = row.stderr if error_log else row.stdout
     if not path:
         raise NotAllowed(f"workload {row.id} is of {row.user}", "one of your own: `moiety queue`")
@@ -45,7 +48,7 @@ def logs(target: str, follow: bool, error_log: bool) -> None:
         time.sleep(LOOK_S)
         if time.monotonic() - asked_s >= ASK_S:
             asked_s = time.monotonic()
-            row = pool.get(of(str(row.id)), WorkRow)
+            row = pool.get(of(row.shown_id), WorkRow)
 
 
 def _copy(path: str, offset: int, *, is_needed: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from moiety.cli.output import seconds, table
 from moiety.pool.model.records import WorkRow
@@ -42,12 +42,13 @@ def ended(row: WorkRow) -> str:
     return str(row.state)
 
 
-def rows_table(rows: Sequence[WorkRow]) -> str:
-    """A table of workloads."""
+def rows_table(rows: Sequence[WorkRow], folds: Mapping[int, str] | None = None) -> str:
+    """A table of workloads; `folds` has the indices of tasks that a row stands for."""
+    folded = folds or {}
     now_s = time.time()
     lines = [
         (
-            str(row.id),
+            f"{row.array_id}_[{folded[row.id]}]" if row.id in folded else row.shown_id,
             row.name or "-",
             row.project,
             row.user,

@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from moiety.cli.output import emit_json
+from moiety.cli.pool_arrays import array_named, outcome_line
 from moiety.cli.pool_rows import ended
 from moiety.model.errors import NoPool, StillRunning, WorkUnknown
 from moiety.model.format import format_duration
@@ -25,6 +26,8 @@ ASK_S: Final = 30
 def wait(target: str, timeout_s: float | None) -> WorkRow | None:
     """A workload once it is over; None if there is no pool, or no such workload in it.
 
+    Of an array it is a task that did not end well, if there is one.
+
     Raises StillRunning, and WorkAmbiguous for a name of several.
     """
     paths = pool_paths()
@@ -36,18 +39,23 @@ def wait(target: str, timeout_s: float | None) -> WorkRow | None:
         row = pool.get(of(target), WorkRow)
     except (NoPool, WorkUnknown):
         return None
-    while row.state not in ENDS:
+    named = array_named(target, row) or row.shown_id  # a name may mean another one later
+    is_asked = False
+    while row.state not in ENDS or not is_asked:
         left_s = end_s - time.monotonic()
-        if left_s <= 0:
-            raise StillRunning(f"workload {row.id}", format_duration(timeout_s or 0))
-        asked = max(1, min(ASK_S, math.ceil(min(left_s, ASK_S))))
-        row = pool.get(of(str(row.id), "wait"), WorkRow, timeout=asked)
+        if left_s <= 0 and is_asked:
+            raise StillRunning(f"workload {row.shown_id}", format_duration(timeout_s or 0))
+        asked = max(0, min(ASK_S, math.ceil(min(left_s, ASK_S))))
+        row = pool.get(of(named, "wait"), WorkRow, timeout=asked)
+        is_asked = True
     return row
 
 
-def show(row: WorkRow, output: str) -> None:
+def show(target: str, row: WorkRow, output: str) -> None:
     """How it ended."""
     if output == "json":
         emit_json(row)
+    elif (array := array_named(target, row)) is not None:
+        click.echo(outcome_line(PoolClient(), array, row))
     else:
-        click.echo(f"workload {row.id} is {ended(row)}")
+        click.echo(f"workload {row.shown_id} is {ended(row)}")

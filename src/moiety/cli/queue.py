@@ -22,31 +22,44 @@ PAGE = 500
     help="Only work in this state.",
 )
 @click.option("--limit", type=click.IntRange(1), default=200, show_default=True, help="At most.")
+@click.option("--tasks", is_flag=True, help="A line for each task of an array.")
 @click.option("--projects", is_flag=True, help="The projects instead, with what each has.")
 @output_option
 def queue(
-    project: str, user: str, state: str | None, limit: int, projects: bool, output: str
+    project: str,
+    user: str,
+    state: str | None,
+    limit: int,
+    tasks: bool,
+    projects: bool,
+    output: str,
 ) -> None:
-    """List what runs and waits in the pool, the oldest first, and why it waits."""
+    """List what runs and waits in the pool, the oldest first, and why it waits.
+
+    The waiting tasks of an array are one line.
+    """
     pool = PoolClient()
     if projects:
         show_projects(pool.get("/status", PoolStatus), output)
         return
     rows: list[WorkRow] = []
+    folds: dict[int, str] = {}
     query: dict[str, str | int] = {"project": project, "user": user, "state": state or "", "why": 1}
+    query["fold"] = int(not tasks and output != "json")
     after = 0
     while len(rows) < limit:
         page = pool.get(
             "/workloads", WorkPage, **query, after=after, limit=min(PAGE, limit - len(rows))
         )
         rows += page.rows
+        folds |= page.folds
         if page.after is None:
             break
         after = page.after
     if output == "json":
         emit_json(rows)
         return
-    click.echo(rows_table(rows))
+    click.echo(rows_table(rows, folds))
     if len(rows) == limit and page.after is not None:
         click.echo(f"only the first {limit}; --limit shows more", err=True)
 

@@ -14,6 +14,7 @@ from moiety.cli.executable import check, find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import Duration, Fraction, Size, emit_json, output_option
 from moiety.cli.pool_files import read_yaml
+from moiety.cli.submit_life import life_options, life_values
 from moiety.model.errors import BadArgument, PoolFileInvalid
 from moiety.pool.client import PoolClient
 from moiety.pool.model.records import DEFAULT_PROJECT, GRACE_S, Accepted, Submission
@@ -77,6 +78,7 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.option("--hold", is_flag=True, help="Keep it in the queue until it is released.")
 @click.option("--log", default="", help="File of its output; %j: its number, %x: its name.")
 @click.option("--error-log", default="", help="File of its errors instead of the same.")
+@life_options
 @click.option("--no-check", is_flag=True, help="Take it whatever kind of program it is.")
 @click.option("-q", "--quiet", is_flag=True, help="Print its number only.")
 @output_option
@@ -85,6 +87,7 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
 @click.pass_context
 def submit(
     ctx: click.Context,
+    /,
     project: str,
     name: str,
     gpus: int,
@@ -107,6 +110,7 @@ def submit(
     output: str,
     program: str | None,
     arguments: tuple[str, ...],
+    **life: Any,
 ) -> None:
     """Submit PROGRAM: it waits in the queue, and runs with the share that is asked for.
 
@@ -146,10 +150,15 @@ def submit(
         stdout=log,
         stderr=error_log,
         umask=mask,
+        **life_values(life),
     )
     asked.check()
     accepted = PoolClient().post("/workloads", Accepted, asked)
     if output == "json":
         emit_json(accepted)
+    elif quiet:
+        click.echo(accepted.id)
+    elif accepted.tasks is not None:
+        click.echo(f"submitted array {accepted.id} with {accepted.tasks} tasks")
     else:
-        click.echo(accepted.id if quiet else f"submitted workload {accepted.id}")
+        click.echo(f"submitted workload {accepted.id}")

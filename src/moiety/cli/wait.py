@@ -39,7 +39,7 @@ def wait(target: str, timeout: float | None, output: str) -> None:
     the workload did not end well.
     """
     if (work := pool_wait.wait(target, timeout)) is not None:
-        pool_wait.show(work, output)
+        pool_wait.show(target, work, output)
         sys.exit(0 if work.state is WorkState.DONE else 1)
     end_s = None if timeout is None else time.monotonic() + timeout
     with living(target) as processes:

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 
 from moiety.agent.system import processes
 from moiety.model import errors
+from moiety.pool.model.arrays import TASKS
 from moiety.pool.model.names import API_VERSION, NAME
 from moiety.pool.paths import PoolPaths
 
@@ -93,7 +94,7 @@ def with_query(path: str, query: Mapping[str, str | int]) -> str:
 
 
 def of(target: str, act: str = "") -> str:
-    """The path of a workload by its number or name; raises WorkUnknown for what is neither."""
-    if not NAME.fullmatch(target):
+    """The path of a workload, by number or name, or of tasks of an array; raises WorkUnknown."""
+    if not NAME.fullmatch(target) and not TASKS.fullmatch(target):
         raise errors.WorkUnknown(repr(target[:40]))
     return f"/workloads/{quote(target, safe='')}{f'/{act}' if act else ''}"

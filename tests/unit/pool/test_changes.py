@@ -12,6 +12,7 @@ from moiety.model.errors import BadArgument, ProjectUnknown, WorkStateWrong
 from moiety.pool.model.records import ProjectRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, rows
+from moiety.pool.store.insertion import log_path
 from tests.support.pool_store import store_in, submission, submitted
 
 
@@ -140,3 +141,8 @@ def test_each_change_has_a_number_that_readers_ask_after(store: sqlite3.Connecti
     changes.transition(store, first, WorkState.HELD)
     found, _ = rows.since(store, change)
     assert [(row.id, row.state) for row in found] == [(first, WorkState.HELD)]
+
+
+def test_patterns_of_a_log_are_replaced() -> None:
+    assert log_path("%x-%j-%A-%a%%.log", "/home/ann", "n", 14, 12, 2) == "/home/ann/n-14-12-2%.log"
+    assert log_path("/var/%04j/%12a/%q%", "/", "n", 14, 14, None) == "/var/0014/0000000000/%q%"

@@ -168,3 +168,59 @@ def test_work_that_was_told_to_give_its_gpus_is_told_once_and_nothing_else_is(
     assert (again.ends, again.starts, again.look_s) == ([], [], None)
     changes.end_attempt(store, end.number, 1, WorkState.PENDING, "preempted", 12.0)
     assert [each.number for each in planner.cycle(CycleRequest(TWO, 13.0)).starts] == [due]
+
+
+def test_an_array_has_no_more_at_once_than_it_may(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    first = submitted(store, array="0-3%1").id
+    answer = planner.cycle(CycleRequest(TWO, 1.0))
+    assert [start.number for start in answer.starts] == [first], "the lowest index goes first"
+    changes.begin_attempt(store, first, 1, answer.starts[0].cards, 1.0)
+    assert planner.cycle(CycleRequest(TWO, 2.0)).starts == []
+    why = planner.reasons(ReasonsRequest(TWO, 2.0, [first + 1])).reasons[first + 1]
+    assert (why.kind, why.text) == (
+        "array-limit", f"its array {first} has 1 of the 1 tasks at once that it may have",
+    )  # fmt: skip
+    changes.end_attempt(store, first, 1, WorkState.DONE, "exited 0", 3.0)
+    assert [start.number for start in planner.cycle(CycleRequest(TWO, 3.0)).starts] == [first + 1]
+
+
+def test_work_begins_no_sooner_than_its_user_says(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    number = submitted(store, begin_s=60.0).id
+    answer = planner.cycle(CycleRequest(TWO, 1.0))
+    assert (answer.starts, answer.look_s) == ([], 60.0)
+    why = planner.reasons(ReasonsRequest(TWO, 30.0, [number])).reasons[number]
+    assert (why.kind, why.text) == ("begin-time", "it is to begin later, in 30 s")
+    assert [start.number for start in planner.cycle(CycleRequest(TWO, 60.0)).starts] == [number]
+
+
+def test_tasks_of_an_array_go_in_the_order_of_their_indices(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    first = submitted(store, 1.79e9, array="0-19").id
+    starts = planner.cycle(CycleRequest(TWO, 1.8e9)).starts
+    assert [start.number for start in starts] == [first, first + 1]
+
+
+def test_what_depends_on_others_is_not_tried(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    first = submitted(store, hold=True).id
+    number = submitted(store, depends=f"afterok:{first}").id
+    never = submitted(store, depends=f"afternotok:{number}").id
+    assert planner.cycle(CycleRequest(TWO, 1.0)).starts == []
+    why = planner.reasons(ReasonsRequest(TWO, 1.0, [number, never])).reasons
+    assert (why[number].kind, why[number].text) == (
+        "dependency", f"it depends on afterok:{first}",
+    )  # fmt: skip
+    changes.transition(store, first, WorkState.PENDING)
+    changes.begin_attempt(store, first, 1, [0], 1.0)
+    changes.end_attempt(store, first, 1, WorkState.DONE, "exited 0", 2.0)
+    assert [start.number for start in planner.cycle(CycleRequest(TWO, 3.0)).starts] == [number]
+    changes.begin_attempt(store, number, 1, [0], 3.0)
+    changes.end_attempt(store, number, 1, WorkState.DONE, "exited 0", 4.0)
+    why = planner.reasons(ReasonsRequest(TWO, 5.0, [never])).reasons
+    assert (why[never].kind, why[never].is_final) == ("dependency-never", True)

@@ -17,7 +17,7 @@ from moiety.model.errors import InternalError, MoietyError, SystemRefusal
 from moiety.pool.api.answers import refusal
 from moiety.pool.api.peer import caller_of
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.api.routes import acts, pool, projects, work
+from moiety.pool.api.routes import acts, arrays, pool, projects, work
 from moiety.pool.model.names import API_VERSION
 
 ROUTES: Final[tuple[ApiRoute, ...]] = (
@@ -25,6 +25,7 @@ ROUTES: Final[tuple[ApiRoute, ...]] = (
     *projects.ROUTES,
     *work.ROUTES,
     *acts.ROUTES,
+    *arrays.ROUTES,
 )
 """All routes of version 1."""
 

@@ -16,7 +16,8 @@ from moiety.pool.api.peer import Caller
 from moiety.pool.control.loop import PoolLoop
 from moiety.pool.model.records import WorkRow
 from moiety.pool.paths import PoolPaths
-from moiety.pool.store import changes, rows
+from moiety.pool.store import changes, targets
+from moiety.pool.store.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,16 @@ class ServedPool:
     began_s: float = field(default_factory=time.monotonic)
 
     def find(self, request: Request, caller: Caller) -> WorkRow:
-        """The workload of a path; by name only the caller's own, unless that is an administrator.
+        """The workload of a path, or the first of its tasks; as of `target`."""
+        return self.target(request, caller).row
+
+    def target(self, request: Request, caller: Caller) -> Target:
+        """What a path names; by name only the caller's own, unless that is an administrator.
 
         Raises WorkUnknown or WorkAmbiguous.
         """
         whose = None if caller.is_admin else caller.uid
-        return rows.find(self.reader, request.path_params["target"], whose)
+        return targets.find(self.reader, request.path_params["target"], whose)
 
     async def note(self, caller: Caller, act: str, target: str) -> None:
         """Write into the audit table who does what."""
@@ -54,7 +59,7 @@ class ApiRoute:
 
     method: str
     path: str
-    """After `/v1`; `{target}` is the number or the name of a workload."""
+    """After `/v1`; `{target}` is a number, `12_3`, `12_[4-9]` or a name."""
     handler: Handler
     answer: Any
     """The type of its answer."""

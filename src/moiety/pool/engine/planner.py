@@ -14,6 +14,7 @@ from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.state.kept_state import KeptState
+from moiety.pool.engine.eligible import Eligible
 from moiety.pool.engine.learning import PoolMemory, with_milli
 from moiety.pool.engine.messages import (
     CycleAnswer,
@@ -68,11 +69,7 @@ class PoolPlanner:
     def cycle(self, asked: CycleRequest) -> CycleAnswer:
         """What is to be done now."""
         snapshot = self._read(asked.machine, asked.now_s)
-        later = [
-            row.not_before_s
-            for row in self._rows.values()
-            if row.state is WorkState.PENDING and row.not_before_s > asked.now_s
-        ]
+        later = Eligible(asked.now_s).next_s(self._rows.values())
         plan = self._decide(snapshot, NO_MOVES)
         if plan.look_s is not None and plan.look_s > asked.now_s:
             later.append(plan.look_s)  # else when something has ended, which it will hear of
@@ -85,8 +82,14 @@ class PoolPlanner:
         if self._explained != (self._change, asked.machine):
             self._reasons = reasons_of(self._decide(snapshot, WITH_REASONS))
             self._explained = self._change, asked.machine
-        found = {number: self._reasons.get(str(number)) for number in asked.numbers}
-        return ReasonsAnswer({number: why for number, why in found.items() if why is not None})
+        eligible = Eligible.of(self._rows.values(), asked.now_s)
+        found = {}
+        for number in asked.numbers:
+            row = self._rows.get(number)
+            why = None if row is None else eligible.why_not(row) or self._reasons.get(str(number))
+            if why is not None:
+                found[number] = why
+        return ReasonsAnswer(found)
 
     def _decide(self, snapshot: Snapshot, settings: CycleSettings) -> CyclePlan:
         number = max(len(snapshot.workloads), 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,6 +12,7 @@ from moiety.policy.model.decisions import Decision, Eviction, Placement, Placeme
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
+from moiety.pool.engine.eligible import Eligible
 from moiety.pool.engine.messages import (
     CardView,
     CycleAnswer,
@@ -24,6 +25,8 @@ from moiety.pool.model.records import OUTSIDE, PREEMPTED, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
 MAIN: Final = "main"
+TASK_STEP_S: Final = 1e-6
+"""Tasks of an array are submitted together, and the first are tried first."""
 FIRST_MONDAY_S: Final = 4 * 86400.0
 """The first Monday of Unix time, at midnight of UTC."""
 
@@ -95,7 +98,7 @@ def workload_of(row: WorkRow, models: Iterable[str]) -> Workload:
         priority=row.priority,
         is_preemptible=row.preemptible,
         is_opportunistic=row.opportunistic,
-        submitted_s=row.submitted_s,
+        submitted_s=row.submitted_s + (row.id - (row.array_id or row.id)) * TASK_STEP_S,
         max_run_s=row.time_limit_s,
     )
 
@@ -136,7 +139,7 @@ def running_of(row: WorkRow, workload: Workload, nodes: PoolNodes) -> Running:
 
 def snapshot_of(
     nodes: PoolNodes,
-    rows: Iterable[WorkRow],
+    rows: Collection[WorkRow],
     workloads: Mapping[int, Workload],
     queues: tuple[Queue, ...],
     now_s: float,
@@ -149,6 +152,7 @@ def snapshot_of(
     """
     beside, running = outside_work(nodes)
     found = [*beside]
+    eligible = Eligible.of(rows, now_s)
     for row in rows:
         workload = workloads[row.id]
         if row.state is WorkState.ENDING and row.intent == PREEMPTED:
@@ -156,7 +160,7 @@ def snapshot_of(
         if row.state in ACTIVE:
             found.append(workload)
             running.append(running_of(row, workload, nodes))
-        elif row.state is WorkState.PENDING and row.not_before_s <= now_s:
+        elif eligible.has(row):
             found.append(workload)
     outside = Queue(OUTSIDE, quota=Amounts(gpu_milli=0), weight=0.0)
     return Snapshot(

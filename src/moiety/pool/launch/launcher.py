@@ -25,6 +25,7 @@ from moiety.model.errors import MoietyError, ShareTaken
 from moiety.model.format import shortened
 from moiety.model.share import Share
 from moiety.pool.launch.account import account_of
+from moiety.pool.launch.environment import job_environment
 from moiety.pool.launch.supervised import LAUNCH
 from moiety.pool.model.records import Submission, WorkRow
 from moiety.pool.paths import PoolPaths
@@ -152,10 +153,7 @@ class Launcher:
             for name, value in asked.environment.items()
             if name not in (VISIBLE, "MOIETY_SOCKET")
         }
-        environment["MOIETY_JOB_ID"] = str(row.id)
-        environment["MOIETY_JOB_NAME"] = row.name
-        environment["MOIETY_JOB_ATTEMPT"] = str(row.attempt)
-        environment["MOIETY_JOB_PROJECT"] = row.project
+        environment |= job_environment(row, asked)
         if not row.gpus:
             environment[VISIBLE] = ""
             return environment, ""

@@ -8,6 +8,8 @@ import msgspec
 
 from moiety.model.cards import COUNT_MAX
 from moiety.model.errors import BadArgument
+from moiety.pool.model.arrays import parse_array
+from moiety.pool.model.dependencies import parse_depends
 from moiety.pool.model.names import NAME
 from moiety.pool.model.states import WorkState
 
@@ -24,6 +26,7 @@ ARGUMENTS_MAX: Final = 1 << 21
 PAGE_MAX: Final = 1000
 MEMORY_MAX: Final = 1 << 50
 CPUS_MAX: Final = 100_000
+BEGIN_MAX_S: Final = 1e11
 GRACE_MAX_S: Final = 86400.0
 WEIGHT_MAX: Final = 1e6
 
@@ -56,7 +59,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     grace_s: float = GRACE_S
     hold: bool = False
     stdout: str = ""
-    """A path, in which %j is the number and %x the name; empty: moiety-%j.log in `cwd`."""
+    """A path with the patterns of `log_path`; empty: moiety-%j.log in `cwd`, or
+    moiety-%A_%a.log for the tasks of an array."""
     stderr: str = ""
     """The same; empty: as `stdout`."""
     stdin: str = ""
@@ -71,6 +75,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The indices of an array, such as `0-9:3,12%2`; empty: one workload."""
     depends: str = ""
     """What it waits for, such as `afterok:12:13,afterany:14`; `?` between them: any one."""
+    kill_invalid: bool = False
+    """Whether it ends once what it depends on cannot happen any more, instead of waiting."""
     begin_s: float = 0.0
     """It does not start before this time."""
     tasks: int = 1
@@ -114,6 +120,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise BadArgument("the memory limit is below the memory that is kept", "a higher one")
         if self.time_limit_s is not None and not 0 < self.time_limit_s < 1e9:
             raise BadArgument(f"{self.time_limit_s:g} s is no time limit", "--time 2h, say")
+        self._check_life()
         if abs(self.priority) > 1_000_000:
             raise BadArgument(f"{self.priority} is no priority", "at most 1000000")
         if self.opportunistic and not self.preemptible:
@@ -124,6 +131,14 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise BadArgument("a text has a NUL character", "the same without it")
         if sum(len(text) + 1 for text in texts) > ARGUMENTS_MAX:
             raise BadArgument("arguments and environment have more than 2 MiB", "a file of them")
+
+    def _check_life(self) -> None:
+        if self.array:
+            parse_array(self.array)
+        if self.depends:
+            parse_depends(self.depends)
+        if not 0 <= self.begin_s < BEGIN_MAX_S:
+            raise BadArgument(f"{self.begin_s:g} is no time to begin", "--begin now+1hour, say")
 
 
 class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,8 +176,12 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
     array_at_once: int = 0
     """How many of its array may have GPUs at the same time; 0: all."""
     depends: str = ""
+    blocked: Literal["", "waits", "never"] = ""
+    """Whether what it depends on is still to happen, or cannot happen any more."""
     tasks: int = 1
     retries: int = 0
+    retried: int = 0
+    """How often it came back into the queue because its program had failed."""
     requeue: bool = False
     restarts: int = 0
     """How often it came back into the queue after its program had begun."""
@@ -186,12 +205,19 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
     stdout: str = ""
     stderr: str = ""
 
+    @property
+    def shown_id(self) -> str:
+        """What people call it: its number, or `12_3` for a task of an array."""
+        return str(self.id) if self.array_id is None else f"{self.array_id}_{self.array_index}"
+
 
 class WorkPage(msgspec.Struct, frozen=True):
     """A part of a list; `after` is what to ask for next, None: nothing follows."""
 
     rows: list[WorkRow]
     after: int | None = None
+    folds: dict[int, str] = {}
+    """By the number of a row that stands for several waiting tasks of its array: their indices."""
 
 
 class ProjectRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -259,9 +285,24 @@ class WorkExplanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The number of a new workload."""
+    """The number of a new workload; of an array also how many tasks it has."""
 
     id: int
+    tasks: int | None = None
+
+
+class ArrayStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An array, or some of its tasks."""
+
+    id: int
+    name: str
+    counts: dict[str, int]
+    """The number of tasks in each state."""
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return sum(self.counts.values())
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +15,8 @@ from moiety.policy.model.queues import QueueTree
 from moiety.pool.model.projects import queues_of
 from moiety.pool.model.records import ProjectRow, Submission, WorkRow, shape_of
 from moiety.pool.model.states import ACTIVE, ENDS, WAITING, WorkState, may_follow
-from moiety.pool.store import rows
+from moiety.pool.store import dependencies, rows
+from moiety.pool.store.insertion import insert
 
 
 def submit(
@@ -58,34 +61,17 @@ def submit(
         "labels": msgspec.json.encode(asked.labels).decode(),
         "submitted_s": now_s,
         "command": " ".join(asked.argv)[:4096],
-        "stdout": asked.stdout,
-        "stderr": asked.stderr,
         "changed": next_change(connection),
     }
-    names = ", ".join(values)
-    marks = ", ".join("?" * len(values))
-    done = connection.execute(
-        f"INSERT INTO workload({names}) VALUES({marks})", tuple(values.values())
-    )
-    number = done.lastrowid
-    assert number is not None
-    stdout = log_path(asked.stdout or "moiety-%j.log", asked, values["name"], number)
-    stderr = log_path(asked.stderr, asked, values["name"], number) if asked.stderr else stdout
-    connection.execute(
-        "UPDATE workload SET stdout = ?, stderr = ? WHERE id = ?", (stdout, stderr, number)
-    )
+    number = insert(connection, asked, values)
     connection.execute(
         "INSERT INTO body VALUES(?, ?, ?)",
         (number, msgspec.msgpack.encode(asked), asked.script.encode("utf-8", "surrogateescape")),
     )
+    if asked.depends:
+        invalid = dependencies.add(connection, rows.workload(connection, number), asked.depends)
+        wake(connection, [_cancel_invalid(connection, row) for row in invalid])
     return number
-
-
-def log_path(pattern: str, asked: Submission, name: Any, number: int) -> str:
-    """The path of a log, absolute, with %j, %x and %% replaced."""
-    parts = pattern.split("%%")
-    path = "%".join(part.replace("%j", str(number)).replace("%x", str(name)) for part in parts)
-    return path if path.startswith("/") else f"{asked.cwd.rstrip('/')}/{path}"
 
 
 def next_change(connection: sqlite3.Connection) -> int:
@@ -100,6 +86,32 @@ def transition(
 
     Raises WorkUnknown, and WorkStateWrong if the state cannot follow.
     """
+    row = _change(connection, number, state, values)
+    if state in ENDS or state is WorkState.RUNNING:
+        wake(connection, [row])
+    return row
+
+
+def wake(connection: sqlite3.Connection, rows_: Iterable[WorkRow]) -> None:
+    """Settle what depends on workloads that have begun or ended, and on what that ends."""
+    happened = deque(rows_)
+    while happened:
+        row = happened.popleft()
+        for other in dependencies.wake(connection, row):
+            happened.append(_cancel_invalid(connection, other))
+
+
+def _cancel_invalid(connection: sqlite3.Connection, row: WorkRow) -> WorkRow:
+    values = {
+        "reason": f"what it depends on cannot happen any more: {row.depends}",
+        "ended_s": time.time(),
+    }
+    return _change(connection, row.id, WorkState.CANCELLED, values)
+
+
+def _change(
+    connection: sqlite3.Connection, number: int, state: WorkState, values: Mapping[str, Any]
+) -> WorkRow:
     before = rows.workload(connection, number)
     if not may_follow(before.state, state):
         raise wrong_state(before, state)

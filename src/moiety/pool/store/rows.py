@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from moiety.model.errors import ProjectUnknown, WorkAmbiguous, WorkUnknown
+from moiety.pool.model.arrays import TASK
 from moiety.pool.model.records import PAGE_MAX, ProjectRow, Submission, WorkPage, WorkRow
 from moiety.pool.model.states import ENDS, WorkState
 
@@ -44,16 +45,31 @@ def workload(connection: sqlite3.Connection, number: int) -> WorkRow:
     return row_of(found)
 
 
-def find(connection: sqlite3.Connection, target: str, whose: int | None = None) -> WorkRow:
-    """By number, or by a name: the only live one, else the last; raises WorkAmbiguous.
+def task(connection: sqlite3.Connection, array_id: int, index: int) -> WorkRow | None:
+    """A task of an array; None if there is none."""
+    found = connection.execute(
+        f"{SELECT} WHERE array_id = ? AND array_index = ?", (array_id, index)
+    ).fetchone()
+    return None if found is None else row_of(found)
 
-    With `whose`, names are those of this user's workloads.
+
+def find(connection: sqlite3.Connection, target: str, whose: int | None = None) -> WorkRow:
+    """By number, as a task of an array (`12_3`), or by a name; raises WorkAmbiguous.
+
+    A name means the only live one, else the last; tasks of one array count as one, and the first
+    is returned. With `whose`, names are those of this user's workloads.
     """
     if target.isascii() and target.isdecimal() and len(target) < 18:
         return workload(connection, int(target))
+    if match := TASK.fullmatch(target):
+        found = task(connection, int(match[1]), int(match[2]))
+        if found is not None:
+            return found
     named = "name = ?1 AND (?2 IS NULL OR uid = ?2)"
     live = connection.execute(
-        f"SELECT id FROM workload WHERE {named} AND {LIVE} ORDER BY id LIMIT 20", (target, whose)
+        f"SELECT min(id) FROM workload WHERE {named} AND {LIVE} GROUP BY coalesce(array_id, id) "
+        "ORDER BY 1 LIMIT 20",
+        (target, whose),
     ).fetchall()
     if len(live) > 1:
         raise WorkAmbiguous(target, [number for (number,) in live])
@@ -78,15 +94,8 @@ def page(
 ) -> WorkPage:
     """Live workloads, the oldest first, or those that are over, the newest first."""
     limit = max(1, min(limit, PAGE_MAX))
-    where, values = [LIVE if not over else "ended_s IS NOT NULL"], []
-    wanted = [WorkState(state) for state in states]
-    if wanted:
-        where.append(f"state IN ({', '.join('?' * len(wanted))})")
-        values += [str(state) for state in wanted]
-    for column, value in (("project", project), ("user", user)):
-        if value:
-            where.append(f"{column} = ?")
-            values.append(value)
+    wanted, values = filters(states, project, user)
+    where = [LIVE if not over else "ended_s IS NOT NULL", *wanted]
     if after is not None:
         where.append(f"id {'<' if over else '>'} ?")
         values.append(str(after))
@@ -96,6 +105,19 @@ def page(
     ).fetchall()
     rows = [row_of(each) for each in found[:limit]]
     return WorkPage(rows, rows[-1].id if len(found) > limit else None)
+
+
+def filters(states: Iterable[str], project: str, user: str) -> tuple[list[str], list[str]]:
+    """Conditions of SQL for what a list is to show, and the values in them."""
+    where, values = [], []
+    if wanted := [WorkState(state) for state in states]:
+        where.append(f"state IN ({', '.join('?' * len(wanted))})")
+        values += [str(state) for state in wanted]
+    for column, value in (("project", project), ("user", user)):
+        if value:
+            where.append(f"{column} = ?")
+            values.append(value)
+    return where, values
 
 
 def live(connection: sqlite3.Connection, states: Iterable[WorkState]) -> list[WorkRow]:
@@ -162,7 +184,9 @@ def waiting_by_project(connection: sqlite3.Connection) -> dict[str, int]:
 def submission(connection: sqlite3.Connection, number: int) -> Submission:
     """What was submitted; raises WorkUnknown."""
     found = connection.execute(
-        "SELECT submission FROM body WHERE workload = ?", (number,)
+        "SELECT submission FROM body WHERE workload = "
+        "(SELECT coalesce(array_id, id) FROM workload WHERE id = ?)",  # tasks of an array share it
+        (number,),
     ).fetchone()
     if found is None:
         raise WorkUnknown(str(number))

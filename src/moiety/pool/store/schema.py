@@ -92,11 +92,37 @@ MIGRATIONS: Final = (
     ALTER TABLE workload ADD COLUMN suspended_s REAL NOT NULL DEFAULT 0;
     ALTER TABLE workload ADD COLUMN suspended_since_s REAL;
     ALTER TABLE workload ADD COLUMN labels TEXT NOT NULL DEFAULT '{}';
+    ALTER TABLE workload ADD COLUMN blocked TEXT NOT NULL DEFAULT '';
+    ALTER TABLE workload ADD COLUMN retried INTEGER NOT NULL DEFAULT 0;
     DROP INDEX workload_live;
     CREATE INDEX workload_live ON workload(id)
       WHERE state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended',
                       'resuming', 'ending');
     CREATE INDEX workload_array ON workload(array_id, array_index) WHERE array_id IS NOT NULL;
+    CREATE INDEX workload_array_live ON workload(array_id, state) WHERE array_id IS NOT NULL
+      AND state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended',
+                    'resuming', 'ending');
+    CREATE INDEX workload_fold ON workload(array_id, state, id, array_index)
+      WHERE array_id IS NOT NULL AND attempt = 0 AND state IN ('pending', 'held');
+    CREATE INDEX workload_single ON workload(id)
+      WHERE state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended',
+                      'resuming', 'ending')
+        AND NOT (array_id IS NOT NULL AND attempt = 0 AND state IN ('pending', 'held'));
+    CREATE INDEX workload_live_name ON workload(name, uid, id)
+      WHERE state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended',
+                      'resuming', 'ending');
+    CREATE TABLE dependency(
+      owner INTEGER NOT NULL REFERENCES workload(id),
+      place INTEGER NOT NULL,
+      kind TEXT NOT NULL,
+      target INTEGER NOT NULL,
+      is_whole INTEGER NOT NULL,
+      delay_s REAL NOT NULL,
+      key TEXT NOT NULL,
+      PRIMARY KEY(owner, place)
+    ) WITHOUT ROWID;
+    CREATE INDEX dependency_target ON dependency(target) WHERE target > 0;
+    CREATE INDEX dependency_key ON dependency(key) WHERE key != '';
     CREATE TABLE memory(
       name TEXT PRIMARY KEY,
       content BLOB NOT NULL

@@ -12,27 +12,36 @@ from starlette.responses import Response
 from moiety.pool.api.answers import answer
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
+from moiety.pool.api.routes import arrays
 from moiety.pool.control.outcomes import CANCELLED
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WAITING, WorkState
 from moiety.pool.store import changes, rows
+from moiety.pool.store.targets import Target
 
 
 async def own(pool: ServedPool, request: Request, caller: Caller, act: str) -> WorkRow:
-    """The workload of a path, which the caller may change; what is done is noted.
+    """The workload of a path, or the first of its tasks; as of `own_target`."""
+    return (await own_target(pool, request, caller, act)).row
+
+
+async def own_target(pool: ServedPool, request: Request, caller: Caller, act: str) -> Target:
+    """What a path names, which the caller may change; what is done is noted.
 
     Raises WorkUnknown, WorkAmbiguous or NotAllowed.
     """
-    row = pool.find(request, caller)
-    caller.must_own(row, act)
-    await pool.note(caller, act, str(row.id))
-    return row
+    target = pool.target(request, caller)
+    caller.must_own(target.row, act)
+    await pool.note(caller, act, str(target.row.id))
+    return target
 
 
 async def on_cancel(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """End a workload, or take it out of the queue."""
-    row = await own(pool, request, caller, "cancel")
-    reason = f"cancelled by {caller.user}"
+    target = await own_target(pool, request, caller, "cancel")
+    row, reason = target.row, f"cancelled by {caller.user}"
+    if target.is_array:
+        return answer(await arrays.cancel(pool, target, reason))
     found = await pool.loop.write(
         lambda connection: changes.cancel_waiting(connection, row.id, reason, time.time())
     )
@@ -49,7 +58,10 @@ async def on_cancel(pool: ServedPool, request: Request, caller: Caller) -> Respo
 
 async def on_hold(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """Keep a waiting workload from starting."""
-    row = await own(pool, request, caller, "hold")
+    target = await own_target(pool, request, caller, "hold")
+    row = target.row
+    if target.is_array:
+        return answer(await arrays.hold(pool, target, f"held by {caller.user}"))
     if row.state is WorkState.HELD:
         return answer(caller.shown(row))
     return await _change(pool, caller, row, WorkState.HELD, reason=f"held by {caller.user}")
@@ -57,7 +69,10 @@ async def on_hold(pool: ServedPool, request: Request, caller: Caller) -> Respons
 
 async def on_release(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """Let a held workload start."""
-    row = await own(pool, request, caller, "release")
+    target = await own_target(pool, request, caller, "release")
+    row = target.row
+    if target.is_array:
+        return answer(await arrays.release(pool, target))
     if row.state is WorkState.PENDING:
         return answer(caller.shown(row))
     return await _change(

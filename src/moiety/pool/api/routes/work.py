@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -13,7 +15,9 @@ from moiety.model.errors import BadArgument, MoietyError
 from moiety.pool.api.answers import answer, body_of, query_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
+from moiety.pool.api.routes import arrays
 from moiety.pool.launch.account import account_of
+from moiety.pool.model.arrays import parse_array
 from moiety.pool.model.records import (
     PAGE_MAX,
     Accepted,
@@ -23,7 +27,7 @@ from moiety.pool.model.records import (
     WorkRow,
 )
 from moiety.pool.model.states import ENDS, WorkState
-from moiety.pool.store import changes, rows
+from moiety.pool.store import changes, dependencies, folding, rows
 
 WAIT_MAX_S: Final = 60
 
@@ -40,6 +44,8 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None = None
     """The `after` of the page before."""
     limit: int = 100
+    fold: bool = False
+    """Whether one row stands for the tasks of an array that have never run."""
     why: bool = False
     """Whether the engine is asked for the reason why each of them waits."""
 
@@ -57,6 +63,9 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
     asked.check()
     account_of(caller.uid)  # else it could never start
     caller.must_be_of(rows.project(pool.reader, asked.project))
+    if asked.depends:
+        for row in dependencies.targets_of(pool.reader, asked.depends):
+            caller.must_own(row, "wait for")
     if asked.priority > 0:
         caller.must_be_admin("give work a priority above 0")
     user, now_s = caller.user, time.time()
@@ -64,7 +73,8 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
         lambda connection: changes.submit(connection, asked, caller.uid, user, now_s)
     )
     pool.loop.changed()
-    return answer(Accepted(number), 201)
+    tasks = len(parse_array(asked.array).indices) if asked.array else None
+    return answer(Accepted(number, tasks), 201)
 
 
 async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Response:
@@ -73,9 +83,11 @@ async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Respons
     states = [state for state in query.state.split(",") if state]
     if unknown := set(states) - set(map(str, WorkState)):
         raise BadArgument(f"{min(unknown)[:40]} is no state", ", ".join(map(str, WorkState)))
-    found = rows.page(
+    read: Callable[..., WorkPage] = partial(rows.page, over=query.over)
+    if query.fold and not query.over:
+        read = folding.page
+    found = read(
         pool.reader,
-        over=query.over,
         states=states,
         project=query.project,
         user=query.user,
@@ -85,7 +97,7 @@ async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Respons
     shown = [caller.shown(row) for row in found.rows]
     if query.why:
         shown = await _with_reasons(pool, shown)
-    return answer(WorkPage(shown, found.after))
+    return answer(WorkPage(shown, found.after, found.folds))
 
 
 async def _with_reasons(pool: ServedPool, shown: list[WorkRow]) -> list[WorkRow]:
@@ -110,9 +122,13 @@ async def on_show(pool: ServedPool, request: Request, caller: Caller) -> Respons
 
 async def on_wait(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """One workload once it is over, or as it is after `timeout` seconds."""
-    row = pool.find(request, caller)
+    target = pool.target(request, caller)
+    row = target.row
     caller.must_own(row, "wait for")
-    end_s = time.monotonic() + min(query_of(request, WaitQuery).timeout, WAIT_MAX_S)
+    wait_s = min(query_of(request, WaitQuery).timeout, WAIT_MAX_S)
+    if target.is_array:
+        return answer(await arrays.wait(pool, target, wait_s))
+    end_s = time.monotonic() + wait_s
     while row.state not in ENDS and (left_s := end_s - time.monotonic()) > 0:
         await pool.loop.next_change(left_s)
         row = rows.workload(pool.reader, row.id)

@@ -1,0 +1,32 @@
+"""Says what became of what a command names: a workload, or tasks of an array."""
+
+from __future__ import annotations
+
+from moiety.pool.client import PoolClient
+from moiety.pool.connection import of
+from moiety.pool.model.arrays import TASK, TASKS
+from moiety.pool.model.records import ArrayStatus, WorkRow
+
+
+def array_named(target: str, row: WorkRow) -> str | None:
+    """The tasks of an array that a target means, of which the pool answered with this row."""
+    if TASKS.fullmatch(target):
+        return target
+    if row.array_id is None or TASK.fullmatch(target):
+        return None
+    if target.isdecimal() and int(target) != row.array_id:
+        return None
+    return str(row.array_id)
+
+
+def outcome_line(pool: PoolClient, target: str, row: WorkRow) -> str:
+    """One line about it: `workload 7 is held`, `array 12: 8 cancelled, 2 ending`."""
+    if (array := array_named(target, row)) is not None:
+        return array_line(pool.get(of(array, "array"), ArrayStatus))
+    return f"workload {row.shown_id} is {row.state}"
+
+
+def array_line(status: ArrayStatus) -> str:
+    """How many tasks of an array are in each state."""
+    counts = ", ".join(f"{number} {state}" for state, number in sorted(status.counts.items()))
+    return f"array {status.id}: {counts}"
