@@ -1,8 +1,9 @@
-"""The pool's server with 100,000 workloads in its queue: submissions, lists, and a new server.
+"""The pool's server with 100,000 workloads in its queue: submissions, lists, memory, a new server.
 
 Nothing is started: a program has all GPUs, so that each submission waits and is decided about.
 Every submission is durable before its answer. The clients are connections of one process, each
 with one request at a time; the environment of a submission has 3 KiB, as those of people have.
+What one write to the disk takes is measured beside single submissions, each of which needs one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from statistics import median, quantiles
 from typing import Final
 
 import msgspec
+import psutil
 
 from bench.figure import Figure
 from moiety.pool.client import PoolClient
@@ -33,6 +35,8 @@ CONNECTIONS: Final = 32
 SINGLE: Final = 300
 """Submissions of one client whose times are looked at, while all others wait."""
 PAGES: Final = 50
+COMMIT_BYTES: Final = 32 << 10
+"""What a commit of one submission adds to the store's log."""
 ENVIRONMENT: Final = {f"VARIABLE_{i}": "x" * 80 for i in range(32)}
 
 
@@ -106,8 +110,12 @@ def measure() -> list[Figure]:
     with full_pool() as pool:
         took_s = asyncio.run(submit_many(pool.paths, QUEUED))
         with closing(PoolClient(pool.paths)) as asking:
-            single = [_timed(asking) for _ in range(SINGLE)]
+            single, synced = [], []
+            for _ in range(SINGLE):
+                single.append(_timed(asking))
+                synced.append(_synced(pool.paths.folder / "written"))
             listed = [_page(asking, at) for at in range(PAGES)]
+        memory_mib = _memory_mib(pool)
         pool.kill()
         began_s = time.monotonic()
         pool.up()
@@ -120,9 +128,12 @@ def measure() -> list[Figure]:
         Figure("pool_submissions_per_s", QUEUED / took_s, "/s", 1000, "higher", device, QUEUED),
         Figure(
             "pool_submit_p99_ms", quantiles(single, n=100)[98] * 1e3, "ms", 20, "lower", device,
-            SINGLE, note=f"median {median(single) * 1e3:.1f}",
+            SINGLE,
+            note=f"median {median(single) * 1e3:.1f}; the disk: median "
+            f"{median(synced) * 1e3:.1f}, p99 {quantiles(synced, n=100)[98] * 1e3:.1f}",
         ),
         Figure("pool_list_ms", median(listed) * 1e3, "ms", 50, "lower", device, PAGES),
+        Figure("pool_pss_mib", memory_mib, "MiB", 250, "lower", device, 1),
         Figure("pool_ready_s", ready_s, "s", 3, "lower", device, 1, note="with `moiety up`"),
     ]  # fmt: skip
 
@@ -131,6 +142,27 @@ def _timed(asking: PoolClient) -> float:
     began_s = time.perf_counter()
     asking.post("/workloads", Accepted, submission())
     return time.perf_counter() - began_s
+
+
+def _synced(path: Path) -> float:
+    """The seconds in which the disk takes what a commit of one submission writes."""
+    with path.open("ab") as file:
+        began_s = time.perf_counter()
+        file.write(bytes(COMMIT_BYTES))
+        file.flush()
+        os.fdatasync(file.fileno())
+        return time.perf_counter() - began_s
+
+
+def _memory_mib(pool: PoolNode) -> float:
+    """The proportional memory of the server and of all that it started but supervisors."""
+    server = psutil.Process(int(pool.paths.lock.read_text().removeprefix("pid ")))
+    below = [each for each in server.children(recursive=True) if _is_ours(each)]
+    return sum(int(each.memory_full_info().pss) for each in (server, *below)) / (1 << 20)
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    return any(word.startswith("moiety.pool") for word in process.cmdline())
 
 
 def _page(asking: PoolClient, at: int) -> float:

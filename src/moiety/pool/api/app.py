@@ -21,13 +21,13 @@ from moiety.pool.api.routes import acts, arrays, pool, projects, work
 from moiety.pool.model.names import API_VERSION
 
 ROUTES: Final[tuple[ApiRoute, ...]] = (
+    *work.ROUTES,
     *pool.ROUTES,
     *projects.ROUTES,
-    *work.ROUTES,
     *acts.ROUTES,
     *arrays.ROUTES,
 )
-"""All routes of version 1."""
+"""All routes of version 1; they are tried in this order."""
 
 
 def app(served: ServedPool) -> Starlette:

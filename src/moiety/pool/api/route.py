@@ -31,6 +31,8 @@ class ServedPool:
     stop: Callable[[], None]
     """Ends the server."""
     began_s: float = field(default_factory=time.monotonic)
+    accounts: dict[int, float] = field(default_factory=dict)
+    """By user: until when it is known that this one has an account."""
 
     def find(self, request: Request, caller: Caller) -> WorkRow:
         """The workload of a path, or the first of its tasks; as of `target`."""

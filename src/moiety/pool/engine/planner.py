@@ -14,6 +14,7 @@ from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.state.kept_state import KeptState
+from moiety.pool.engine.compact import compact
 from moiety.pool.engine.eligible import Eligible
 from moiety.pool.engine.learning import PoolMemory, with_milli
 from moiety.pool.engine.messages import (
@@ -127,10 +128,10 @@ class PoolPlanner:
     def _changed(self) -> list[WorkRow]:
         """The rows that have changed since it was asked last; all live ones, the first time."""
         if self._change >= 0:
-            changed, self._change = stored.since(self._connection, self._change)
+            changed, self._change = stored.since(self._connection, self._change, compact)
             return changed
         self._connection.execute("BEGIN")  # all of it is read at one moment
-        live, self._change = stored.everything_live(self._connection)
+        live, self._change = stored.everything_live(self._connection, compact)
         over = stored.ended_since(self._connection, self._memory.change)
         self._connection.execute("COMMIT")
         return live + over

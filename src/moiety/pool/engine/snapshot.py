@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
 from moiety.policy.model.cluster import WHOLE_GPU, GpuDevice, Node
 from moiety.policy.model.decisions import Decision, Eviction, Placement, PlacementRefusal
@@ -27,6 +28,8 @@ from moiety.pool.model.states import ACTIVE, WorkState
 MAIN: Final = "main"
 TASK_STEP_S: Final = 1e-6
 """Tasks of an array are submitted together, and the first are tried first."""
+SHAPES_KEPT: Final = 4096
+"""Shapes that are kept for the next workload that asks for the same."""
 FIRST_MONDAY_S: Final = 4 * 86400.0
 """The first Monday of Unix time, at midnight of UTC."""
 
@@ -82,17 +85,16 @@ def workload_of(row: WorkRow, models: Iterable[str]) -> Workload:
     """A workload as the engine knows it; `models` are those of the machine."""
     named = row.gpu_model.lower()
     wanted = frozenset(m for m in models if named in m.lower()) if named else frozenset()
-    shape = Shape(
-        cpu_milli=row.cpu_milli,
-        memory_mib=row.memory_mib,
-        gpus=row.gpus,
-        gpu_milli=row.gpu_milli,
-        gpu_memory_mib=row.gpu_memory_mib,
-        models=wanted or (frozenset({row.gpu_model}) if named else frozenset()),
-    )
     return Workload(
         str(row.id),
-        (Subgroup(MAIN, shape),),
+        _tasks_of(
+            cpu_milli=row.cpu_milli,
+            memory_mib=row.memory_mib,
+            gpus=row.gpus,
+            gpu_milli=row.gpu_milli,
+            gpu_memory_mib=row.gpu_memory_mib,
+            models=wanted or (frozenset({row.gpu_model}) if named else frozenset()),
+        ),
         queue=row.project,
         user=row.user,
         priority=row.priority,
@@ -101,6 +103,12 @@ def workload_of(row: WorkRow, models: Iterable[str]) -> Workload:
         submitted_s=row.submitted_s + (row.id - (row.array_id or row.id)) * TASK_STEP_S,
         max_run_s=row.time_limit_s,
     )
+
+
+@lru_cache(SHAPES_KEPT)
+def _tasks_of(**values: Any) -> tuple[Subgroup, ...]:
+    """The one task of a workload with this shape; equal shapes are one object in memory."""
+    return (Subgroup(MAIN, Shape(**values)),)
 
 
 def outside_work(nodes: PoolNodes) -> tuple[list[Workload], list[Running]]:

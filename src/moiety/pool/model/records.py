@@ -126,10 +126,12 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.opportunistic and not self.preemptible:
             raise BadArgument("opportunistic work can always be ended", "one of the two")
         texts = [self.program, *self.argv, self.cwd, self.stdout, self.stderr]
-        texts += [f"{name}={value}" for name, value in self.environment.items()]
-        if any("\0" in text for text in texts):
+        texts += self.environment
+        texts += self.environment.values()
+        together = "".join(texts)
+        if "\0" in together:
             raise BadArgument("a text has a NUL character", "the same without it")
-        if sum(len(text) + 1 for text in texts) > ARGUMENTS_MAX:
+        if len(together) + len(texts) > ARGUMENTS_MAX:
             raise BadArgument("arguments and environment have more than 2 MiB", "a file of them")
 
     def _check_life(self) -> None:

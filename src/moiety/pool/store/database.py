@@ -9,6 +9,7 @@ from typing import Final
 from moiety.agent.system import file_lock
 from moiety.model.errors import PoolRunning, StoreBroken
 from moiety.pool.paths import PoolPaths
+from moiety.pool.store.checkpoints import Checkpoints
 from moiety.pool.store.schema import migrate
 from moiety.pool.store.writer import StoreWriter
 
@@ -31,16 +32,19 @@ class StoreFiles:
         try:
             connection = connect(paths)
             migrate(connection)
+            connection.execute("PRAGMA wal_autocheckpoint=0")
+            self.checkpoints = Checkpoints(paths.database, lambda: connect(paths))
         except sqlite3.DatabaseError as error:
             self._lock.release()
             raise StoreBroken(str(paths.database), str(error)) from None
         except BaseException:
             self._lock.release()
             raise
-        self.writer = StoreWriter(connection)
+        self.writer = StoreWriter(connection, self.checkpoints.committed)
 
     def close(self) -> None:
         """Finish what was asked for, and let another process have the store."""
+        self.checkpoints.close()
         self.writer.close()
         self._lock.release()
 

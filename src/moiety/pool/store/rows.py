@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -139,20 +139,34 @@ def is_any_pending(connection: sqlite3.Connection) -> bool:
     return found is not None
 
 
-def since(connection: sqlite3.Connection, change: int) -> tuple[list[WorkRow], int]:
-    """What has changed since a change of this number, and the number of the last change."""
+def since(
+    connection: sqlite3.Connection,
+    change: int,
+    kept: Callable[[WorkRow], WorkRow] = lambda row: row,
+) -> tuple[list[WorkRow], int]:
+    """What has changed since a change of this number, and the number of the last change.
+
+    `kept` makes of each row what is returned.
+    """
     found = connection.execute(
         f"SELECT {', '.join(COLUMNS)}, changed FROM workload WHERE changed > ? ORDER BY changed",
         (change,),
-    ).fetchall()
-    return [row_of(each[:-1]) for each in found], found[-1][-1] if found else change
+    )
+    changed = []
+    for each in found:  # one by one: all of them twice would be a lot of memory
+        changed.append(kept(row_of(each[:-1])))
+        change = each[-1]
+    return changed, change
 
 
-def everything_live(connection: sqlite3.Connection) -> tuple[list[WorkRow], int]:
-    """All workloads that are not over, and the number of the last change."""
-    found = connection.execute(f"{SELECT} WHERE {LIVE} ORDER BY id").fetchall()
+def everything_live(
+    connection: sqlite3.Connection, kept: Callable[[WorkRow], WorkRow] = lambda row: row
+) -> tuple[list[WorkRow], int]:
+    """All workloads that are not over, and the number of the last change; `kept` as in `since`."""
+    found = connection.execute(f"{SELECT} WHERE {LIVE} ORDER BY id")
+    live = [kept(row_of(each)) for each in found]
     last = connection.execute("SELECT max(changed) FROM workload").fetchone()[0]
-    return [row_of(each) for each in found], last or 0
+    return live, last or 0
 
 
 def ended_since(connection: sqlite3.Connection, change: int) -> list[WorkRow]:

@@ -31,9 +31,17 @@ class _Write:
 class StoreWriter:
     """A thread with the only connection that writes."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        """The connection belongs to the thread from now on."""
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        committed: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """The connection belongs to the thread from now on.
+
+        `committed` is called after each commit, with the number of rows changed so far.
+        """
         self._connection = connection
+        self._committed = committed
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self.commits = 0
         """The number of commits so far."""
@@ -73,6 +81,7 @@ class StoreWriter:
             results += [(item, *self._attempt(item.work)) for item in items]
             self._connection.execute("COMMIT")
             self.commits += 1
+            self._committed(self._connection.total_changes)
         except sqlite3.Error as error:  # the disk is full, say
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

@@ -30,6 +30,8 @@ from moiety.pool.model.states import ENDS, WorkState
 from moiety.pool.store import changes, dependencies, folding, rows
 
 WAIT_MAX_S: Final = 60
+ACCOUNT_S: Final = 10.0
+"""For how long it is known that a user has an account; a start looks again."""
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,7 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
     """Take a workload; it is durable before the answer."""
     asked = await body_of(request, Submission)
     asked.check()
-    account_of(caller.uid)  # else it could never start
+    _must_have_account(pool, caller.uid)
     caller.must_be_of(rows.project(pool.reader, asked.project))
     if asked.depends:
         for row in dependencies.targets_of(pool.reader, asked.depends):
@@ -75,6 +77,14 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
     pool.loop.changed()
     tasks = len(parse_array(asked.array).indices) if asked.array else None
     return answer(Accepted(number, tasks), 201)
+
+
+def _must_have_account(pool: ServedPool, uid: int) -> None:
+    """Raise NotAllowed for a user whose programs could never start; the tables are slow to ask."""
+    now_s = time.monotonic()
+    if pool.accounts.get(uid, 0.0) <= now_s:
+        account_of(uid)
+        pool.accounts[uid] = now_s + ACCOUNT_S
 
 
 async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Response:
