@@ -97,6 +97,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "hold": (("moiety hold 7", "until `moiety release 7`"),),
     "release": (("moiety release 7", "also after three starts that failed"),),
+    "backup": (("moiety backup /backup/pool.db", "a copy of the store, while the pool runs"),),
+    "restore": (
+        ("moiety down && moiety restore /backup/pool.db", "the copy instead of the store"),
+    ),
     "history": (
         ("moiety history --limit 5", "the last five"),
         ("moiety history --project nlp -o json", "for a script"),

@@ -46,6 +46,8 @@ COMMANDS: Final = {
     "cancel": "End a workload of the pool, or take it out of the queue.",
     "hold": "Keep a workload of the pool from starting.",
     "release": "Let a held workload of the pool start.",
+    "backup": "Write a copy of the pool's store, while it runs.",
+    "restore": "Put a copy of the pool's store in its place, while the pool is down.",
     "history": "List what has ended in the pool, and how.",
     "apply": "Make or change the projects of the pool.",
     "down": "End the pool; what runs goes on.",

@@ -61,8 +61,10 @@ class StoreBroken(PoolError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
             f"the store of the pool, {path}, cannot be read: {problem}",
-            "a copy of it from a backup; or move it away, and the pool begins with an empty one",
+            "`moiety restore FILE` with a file of `moiety backup`; or move its whole folder away, "
+            "and the pool begins with an empty one",
         )
+        self.problem = problem
 
 
 class StoreNewer(PoolError):

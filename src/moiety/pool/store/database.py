@@ -9,6 +9,7 @@ from typing import Final
 from moiety.agent.system import file_lock
 from moiety.model.errors import PoolRunning, StoreBroken
 from moiety.pool.paths import PoolPaths
+from moiety.pool.store import health
 from moiety.pool.store.checkpoints import Checkpoints
 from moiety.pool.store.schema import migrate
 from moiety.pool.store.writer import StoreWriter
@@ -30,6 +31,7 @@ class StoreFiles:
         except file_lock.LockHeld as held:
             raise PoolRunning(str(paths.folder), held.owner) from None
         try:
+            health.must_be_usable(paths)
             connection = connect(paths)
             migrate(connection)
             connection.execute("PRAGMA wal_autocheckpoint=0")
