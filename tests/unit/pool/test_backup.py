@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,7 @@ def test_no_number_is_given_twice_and_what_has_begun_since_is_held(tmp_path: Pat
     paths = paths_in(tmp_path)
     files = StoreFiles(paths)
     for name in ("begins", "waits"):
-        files.writer.write(lambda c, name=name: submitted(c, name=name)).result(60)
+        files.writer.write(partial(submitted, name=name)).result(60)
     backup(paths, tmp_path / "copy.db")
     files.close()
     for number in (1, 9):  # 9 was submitted after the copy was made

@@ -30,11 +30,11 @@ def answer(value: Any, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def refusal(error: MoietyError) -> Response:
-    """An error as JSON, with the status that fits its exit code."""
+def refusal(error: MoietyError, status: int | None = None) -> Response:
+    """An error as JSON, with this status, or the one that fits its exit code."""
     code = int(error.exit_code)
     problem = Problem(type(error).__name__, error.what, error.hint, code)
-    return answer(problem, STATUS.get(ExitCode(code), 500))
+    return answer(problem, status or STATUS.get(ExitCode(code), 500))
 
 
 async def body_of(request: Request, kind: type[T]) -> T:

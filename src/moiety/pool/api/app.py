@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from moiety.agent.system.users import USERS
-from moiety.model.errors import InternalError, MoietyError, SystemRefusal
+from moiety.model.errors import InternalError, MoietyError, StoreBroken, SystemRefusal
 from moiety.pool.api.answers import refusal
 from moiety.pool.api.peer import caller_of
 from moiety.pool.api.route import ApiRoute, ServedPool
@@ -53,6 +53,9 @@ async def serve(served: ServedPool, route: ApiRoute, request: Request) -> Respon
         log.exception("request_refused_by_system")
         cause = error if isinstance(error, OSError) else OSError(str(error))
         return refusal(SystemRefusal(cause))
+    except sqlite3.DatabaseError as error:  # a page of it is damaged
+        log.exception("store_damaged")
+        return refusal(StoreBroken(str(served.paths.database), str(error)), 503)
     except Exception as error:
         log.exception("request_failed", path=request.url.path[:200])
         return refusal(InternalError(f"the pool failed on a request: {error}"))
