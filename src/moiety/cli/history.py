@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
-from moiety.cli.output import emit_json, output_option
+from moiety.cli.output import emit_json, output_option, table
 from moiety.cli.pool_rows import rows_table
 from moiety.pool.client import PoolClient
-from moiety.pool.model.records import PAGE_MAX, WorkPage, WorkRow
+from moiety.pool.model.records import PAGE_MAX, AuditPage, AuditRow, WorkPage, WorkRow
 
 
 @click.command()
 @click.option("--project", default="", help="Only work of this project.")
 @click.option("--user", default="", help="Only work of this user.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
+@click.option("--audit", is_flag=True, help="Who did what instead; for administrators.")
 @output_option
-def history(project: str, user: str, limit: int, output: str) -> None:
+def history(project: str, user: str, limit: int, audit: bool, output: str) -> None:
     """List what has ended in the pool, the newest first, and how it ended."""
     pool = PoolClient()
+    if audit:
+        show_audit(pool, limit, output)
+        return
     rows: list[WorkRow] = []
     query: dict[str, str | int] = {"over": 1, "project": project, "user": user}
     while len(rows) < limit:
@@ -30,3 +36,25 @@ def history(project: str, user: str, limit: int, output: str) -> None:
         emit_json(rows)
     else:
         click.echo(rows_table(rows))
+
+
+def show_audit(pool: PoolClient, limit: int, output: str) -> None:
+    """The audit log, the newest first."""
+    rows: list[AuditRow] = []
+    query: dict[str, str | int] = {}
+    while len(rows) < limit:
+        page = pool.get("/audit", AuditPage, **query, limit=min(PAGE_MAX, limit - len(rows)))
+        rows += page.rows
+        if page.after is None:
+            break
+        query["after"] = page.after
+    if output == "json":
+        emit_json(rows)
+        return
+    lines = [(when(row.at_s), row.user, row.act, row.target) for row in rows]
+    click.echo(table(("WHEN", "USER", "DID", "WHAT"), lines))
+
+
+def when(at_s: float) -> str:
+    """A moment, in the time of this machine."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))

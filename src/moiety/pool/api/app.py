@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,8 +17,9 @@ from moiety.agent.system.users import USERS
 from moiety.model.errors import InternalError, MoietyError, StoreBroken, SystemRefusal
 from moiety.pool.api.answers import refusal
 from moiety.pool.api.peer import caller_of
+from moiety.pool.api.roles import roles_of
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.api.routes import acts, arrays, pool, projects, work
+from moiety.pool.api.routes import acts, arrays, audit, pool, projects, work
 from moiety.pool.model.names import API_VERSION
 
 ROUTES: Final[tuple[ApiRoute, ...]] = (
@@ -26,6 +28,7 @@ ROUTES: Final[tuple[ApiRoute, ...]] = (
     *projects.ROUTES,
     *acts.ROUTES,
     *arrays.ROUTES,
+    *audit.ROUTES,
 )
 """All routes of version 1; they are tried in this order."""
 
@@ -46,6 +49,7 @@ async def serve(served: ServedPool, route: ApiRoute, request: Request) -> Respon
     try:
         caller = caller_of(request)
         await USERS.found(caller.uid)
+        caller = replace(caller, roles=roles_of(served.reader))
         return await route.handler(served, request, caller)
     except MoietyError as error:
         return refusal(error)

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from moiety.agent.system import processes
 from moiety.agent.system.users import name_of
 from moiety.model.errors import NotAllowed
+from moiety.pool.api.roles import NO_ROLES, ProjectRoles, are_named
 from moiety.pool.model.records import ProjectRow, WorkRow
 
 
@@ -33,6 +34,8 @@ class Caller:
     """The user who asks, and what that user may do."""
 
     uid: int
+    roles: ProjectRoles = NO_ROLES
+    """What projects let their users do."""
 
     @property
     def user(self) -> str:
@@ -45,8 +48,11 @@ class Caller:
         return self.uid in (0, os.getuid())
 
     def must_own(self, row: WorkRow, what: str) -> None:
-        """Raise NotAllowed unless the workload is the caller's own."""
-        if not self.is_admin and row.uid != self.uid:
+        """Raise NotAllowed unless the caller may change a workload.
+
+        Its user may, and the administrators of its project and of the pool.
+        """
+        if not self._controls(row):
             raise NotAllowed(f"workload {row.id} is of {row.user}: you may not {what} it")
 
     def must_be_admin(self, what: str) -> None:
@@ -57,16 +63,27 @@ class Caller:
 
     def must_be_of(self, project: ProjectRow) -> None:
         """Raise NotAllowed unless the caller may submit to a project."""
-        if project.users and not self.is_admin and self.user not in project.users:
+        if self.is_admin or not project.users or are_named(self.uid, project.users):
+            return
+        if not self.roles.is_admin(self.uid, project.name):
             known = ", ".join(project.users)
             raise NotAllowed(f"project {project.name} is for {known}", "another --project")
 
+    def must_be_admin_in(self, project: str, what: str) -> None:
+        """Raise NotAllowed unless the caller is an administrator of a project, or of the pool."""
+        if not self.roles.is_admin(self.uid, project):
+            self.must_be_admin(what)
+
+    def _controls(self, row: WorkRow) -> bool:
+        is_own = self.is_admin or row.uid == self.uid
+        return is_own or self.roles.is_admin(self.uid, row.project)
+
     def shown(self, row: WorkRow) -> WorkRow:
-        """A row as this user may see it: commands and paths of others are theirs.
+        """A row as this user may see it: commands and paths of others are for those who may view.
 
         So are reasons that were written down: that of a start that failed names a path.
         """
-        if self.is_admin or row.uid == self.uid:
+        if self._controls(row) or self.roles.is_viewer(self.uid, row.project):
             return row
         return msgspec.structs.replace(
             row, command="", stdout="", stderr="", name="", reason="", labels={}

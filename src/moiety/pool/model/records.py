@@ -234,7 +234,11 @@ class ProjectRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weight: float = 1.0
     priority: int = 0
     users: list[str] = []
-    """Who may submit; empty: every user."""
+    """Who may submit: users, and groups as `@name`; empty: every user."""
+    viewers: list[str] = []
+    """Who sees names, commands and reasons of its work; users and groups."""
+    admins: list[str] = []
+    """Who may cancel, hold and prefer its work, and that of projects below it."""
 
 
 class Projects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -284,6 +288,26 @@ class WorkExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence."""
     is_final: bool = False
     numbers: dict[str, int] = {}
+
+
+class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the audit log."""
+
+    id: int
+    at_s: float
+    uid: int
+    user: str
+    act: str
+    """What was done: `submit`, `cancel`, `hold`, `release`, `apply`, ..."""
+    target: str
+    """The number of a workload, or what has changed."""
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    """A part of the audit log, the newest first; `after` is what to ask for next, None: no more."""
+
+    rows: list[AuditRow]
+    after: int | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True):

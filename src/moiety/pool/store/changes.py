@@ -68,6 +68,7 @@ def submit(
         "INSERT INTO body VALUES(?, ?, ?)",
         (number, msgspec.msgpack.encode(asked), asked.script.encode("utf-8", "surrogateescape")),
     )
+    audit(connection, uid, "submit", str(number), now_s)
     if asked.depends:
         invalid = dependencies.add(connection, rows.workload(connection, number), asked.depends)
         wake(connection, [_cancel_invalid(connection, row) for row in invalid])

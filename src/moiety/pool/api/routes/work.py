@@ -69,7 +69,7 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
         for row in dependencies.targets_of(pool.reader, asked.depends):
             caller.must_own(row, "wait for")
     if asked.priority > 0:
-        caller.must_be_admin("give work a priority above 0")
+        caller.must_be_admin_in(asked.project, "give work a priority above 0")
     user, now_s = caller.user, time.time()
     number = await pool.loop.write(
         lambda connection: changes.submit(connection, asked, caller.uid, user, now_s)
