@@ -16,25 +16,24 @@
 #define FLAGS (O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
 
 /* Opens the file, or makes it for the folder's owner. Only a new file is given away: an old one may be a link. */
-static int open_lock(int folder)
+static int open_lock(int folder, const char *name)
 {
-    int fd = openat(folder, "lock", FLAGS);
+    int fd = openat(folder, name, FLAGS);
     if (fd < 0 && errno == ENOENT) {
-        fd = openat(folder, "lock", FLAGS | O_CREAT | O_EXCL, 0600);
+        fd = openat(folder, name, FLAGS | O_CREAT | O_EXCL, 0600);
         if (fd >= 0) {
             (void)descriptor_give_to_owner(folder, fd);
         } else if (errno == EEXIST) {
-            fd = openat(folder, "lock", FLAGS); /* another was quicker */
+            fd = openat(folder, name, FLAGS); /* another was quicker */
         }
     }
     return fd < 0 ? -errno : fd;
 }
 
-/* Takes the lock, which lasts until the descriptor is closed; -EWOULDBLOCK if another has it. */
-int start_lock_take(int folder)
+static int take(int folder, const char *name)
 {
     struct stat status;
-    int fd = open_lock(folder);
+    int fd = open_lock(folder, name);
     if (fd < 0) {
         return fd;
     }
@@ -48,6 +47,12 @@ int start_lock_take(int folder)
     }
     return fd;
 }
+
+/* Takes the lock, which lasts until the descriptor is closed; -EWOULDBLOCK if another has it. */
+int start_lock_take(int folder) { return take(folder, "lock"); }
+
+/* Takes the lock by which the server knows that a supervisor is about to begin: it has it until it has the other. */
+int start_lock_announce(int folder) { return take(folder, "launch"); }
 
 /* Takes the lock for the start of an attempt. Where a supervisor was killed, a process that it had just forked has the
  * lock for another moment, so one that is held counts only once there is a record, or after a second. */

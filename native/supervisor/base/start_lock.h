@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 int start_lock_take(int folder);
+int start_lock_announce(int folder);
 int start_lock_wait(int folder, uint64_t attempt);
 
 #endif

@@ -63,15 +63,16 @@ static int check_groups(const struct spec *spec, const gid_t *wanted, int count)
     return failed;
 }
 
-/* Refuses what a server that was taken over could ask for: to run as root, or in groups that the user is not in. A
- * server that is root itself may ask for all. */
+/* Refuses what a server that was taken over could ask for: to run as root, or in groups that the user is not in. The
+ * server's own user runs no workload either: it could change the server. A server that is root itself may ask for
+ * all. */
 int account_check(const struct spec *spec, uid_t server, const char **wrong)
 {
     if (server == 0) {
         return 0;
     }
     *wrong = "uid";
-    if (spec->uid == 0) {
+    if (spec->uid == 0 || spec->uid == server) {
         return -EPERM;
     }
     *wrong = "groups";

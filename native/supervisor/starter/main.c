@@ -1,9 +1,16 @@
 /* moiety-starter SOCKET_FD POOL_DIR_FD [CGROUP_FD...]: starts workloads by their ids, one packet each.
  *
+ * `ID` starts a workload, or settles one whose supervisor has died. `+ID` makes the process that will be its
+ * supervisor and holds it until `ID` comes; the answer has the number 0 and the process, pid and start time. `~ID`
+ * ends that process. `!` is the last packet: no more is started.
+ *
  * The spec of a workload is POOL_DIR/ID/spec, its state folder is POOL_DIR/ID. If something is wrong, a packet comes
- * back: the id, a number (an errno, or above 1000 the exit status of a supervisor that wrote no record), and a text. */
+ * back: the id, a number (an errno, or above 1000 the exit status of a supervisor that wrote no record), and a text.
+ *
+ * SOCKET_FD is connected to the server, or a socket with a name that servers connect to, one after the other. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,24 +24,23 @@
 
 #include "supervisor/base/descriptor.h"
 #include "supervisor/base/exit_status.h"
+#include "supervisor/starter/connection.h"
 #include "supervisor/starter/request.h"
 #include "supervisor/starter/settle.h"
 #include "supervisor/starter/spawn.h"
 #include "supervisor/starter/supervisors.h"
 
 #define FDS_MAX (2 + CGROUPS_MAX)
-#define REPLY_BYTES 256u
+#define PACKET_BYTES \
+    (SPEC_ID_MAX + 3) /* a sign and an id, and what shows that a packet is longer */
 #define OF_A_SUPERVISOR 1000
 
 struct starter {
-    int socket; /* negative once the server has gone */
+    struct connection connection;
     int pool;
     int signals;
-    int cgroups[CGROUPS_MAX];
-    size_t cgroup_count;
     uid_t server;
-    char path[SPAWN_PATH_BYTES]; /* of the supervisor */
-    char oom_score_adj[16];      /* what we began with */
+    struct spawn spawn;
     struct supervisors supervisors;
     struct settlings settlings;
 };
@@ -45,20 +51,10 @@ static int complain(int status, const char *what, int error)
     return status;
 }
 
-/* Tells the server; a server that does not listen misses it. */
-static void tell(const struct starter *starter, const char *id, int number, const char *text)
-{
-    char packet[REPLY_BYTES];
-    int length = snprintf(packet, sizeof packet, "%s %d %s", id, number, text);
-    size_t bytes = length < (int)sizeof packet ? (size_t)length : sizeof packet - 1;
-    if (starter->socket >= 0) {
-        (void)send(starter->socket, packet, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-    }
-}
-
 static struct start start_of(const struct request *request, pid_t pid)
 {
     struct start start = {.pid = pid,
+                          .word_fd = -1,
                           .attempt = request->spec.attempt,
                           .grace_ms = request->spec.grace_ms,
                           .folder = request->folder};
@@ -75,18 +71,38 @@ static bool is_unsettled(const struct request *request)
     return has_begun && !(ended >= 0 && (uint64_t)ended >= request->spec.attempt);
 }
 
+static int settle(struct starter *starter, struct request *request)
+{
+    struct start start = start_of(request, 0);
+    int failed = settle_begin(&starter->settlings, &start, starter->spawn.cgroups,
+                              starter->spawn.cgroup_count, false);
+    request->folder = failed ? request->folder : -1;
+    return failed;
+}
+
+/* Lets a supervisor begin that was held. */
+static int begin_held(struct start *held, const struct request *request)
+{
+    int failed = spawn_tell(held->word_fd, request->spec_fd);
+    descriptor_close(&held->word_fd);
+    held->word_fd = -1;
+    held->is_held = failed != 0;
+    held->attempt = request->spec.attempt;
+    held->grace_ms = request->spec.grace_ms;
+    return failed;
+}
+
 /* Starts the workload, or settles it. */
 static int act(struct starter *starter, struct request *request)
 {
+    struct start *held = supervisors_held(&starter->supervisors, request->spec.id);
     if (is_unsettled(request)) {
-        struct start start = start_of(request, 0);
-        int failed = settle_begin(&starter->settlings, &start, starter->cgroups,
-                                  starter->cgroup_count, false);
-        request->folder = failed ? request->folder : -1;
-        return failed;
+        return settle(starter, request);
     }
-    pid_t pid = spawn_supervisor(request, starter->path, starter->cgroups, starter->cgroup_count,
-                                 starter->oom_score_adj);
+    if (held) {
+        return begin_held(held, request);
+    }
+    pid_t pid = spawn_supervisor(&starter->spawn, request);
     if (pid < 0) {
         return pid;
     }
@@ -95,37 +111,117 @@ static int act(struct starter *starter, struct request *request)
     return supervisors_add(&starter->supervisors, &start);
 }
 
-static void on_packet(struct starter *starter, const char *id)
+/* Ends a process that is held. */
+static int give_up(const struct starter *starter, const char *id)
+{
+    struct start *held = supervisors_held(&starter->supervisors, id);
+    if (!held) {
+        return -ESRCH;
+    }
+    descriptor_close(&held->word_fd);
+    held->word_fd = -1;
+    return 0;
+}
+
+static int begin(struct starter *starter, const char *id)
 {
     struct request request;
-    if (!spec_is_id(id)) {
-        tell(starter, "-", EINVAL, "not an id of a workload");
-        return;
-    }
     int failed = request_open(&request, starter->pool, starter->server, id);
     if (!failed) {
         failed = act(starter, &request);
         request_close(&request);
     }
+    if (failed) {
+        (void)give_up(starter, id);
+    }
+    return failed;
+}
+
+/* Makes the process of a supervisor, and says which it is. */
+static int hold(struct starter *starter, const char *id)
+{
+    struct start start = {.is_held = true};
+    struct process process;
+    char text[48];
+    if (supervisors_held(&starter->supervisors, id)) {
+        return -EEXIST;
+    }
+    start.folder = request_open_folder(starter->pool, starter->server, id);
+    if (start.folder < 0) {
+        return start.folder;
+    }
+    memcpy(start.id, id, strlen(id) + 1);
+    start.pid = spawn_held(&starter->spawn, start.folder, starter->server, &start.word_fd);
+    int failed = start.pid < 0 ? start.pid : identity_read(start.pid, &process);
+    failed = failed ? failed : supervisors_add(&starter->supervisors, &start);
+    if (failed) {
+        close(start.folder);
+        if (start.pid > 0) {
+            close(start.word_fd);
+        }
+        return failed;
+    }
+    (void)snprintf(text, sizeof text, "%d %" PRIu64, (int)process.pid, process.start_ticks);
+    connection_tell(&starter->connection, id, 0, text);
+    return 0;
+}
+
+static void on_packet(struct starter *starter, const char *packet)
+{
+    bool has_sign = *packet == '+' || *packet == '~';
+    const char *id = packet + (has_sign ? 1 : 0);
+    if (!strcmp(packet, "!")) {
+        connection_close(&starter->connection);
+        return;
+    }
+    if (!spec_is_id(id)) {
+        connection_tell(&starter->connection, "-", EINVAL, "not an id of a workload");
+        return;
+    }
+    int failed = !has_sign        ? begin(starter, id)
+                 : *packet == '+' ? hold(starter, id)
+                                  : give_up(starter, id);
     if (failed == -EALREADY) {
-        tell(starter, id, OF_A_SUPERVISOR + EXIT_ALREADY_STARTED, "it runs already");
+        connection_tell(&starter->connection, id, OF_A_SUPERVISOR + EXIT_ALREADY_STARTED,
+                        "it runs already");
     } else if (failed) {
-        tell(starter, id, -failed, strerror(-failed));
+        connection_tell(&starter->connection, id, -failed, strerror(-failed));
     }
 }
 
-static void read_packets(struct starter *starter, short events)
+/* Reads one packet; whether there may be more. */
+static bool read_packet(struct starter *starter, short events)
 {
-    char packet[SPEC_ID_MAX + 2];
-    ssize_t got = recv(starter->socket, packet, sizeof packet - 1, MSG_DONTWAIT | MSG_TRUNC);
-    if (got == 0 && (events & (POLLHUP | POLLRDHUP))) {
-        close(starter->socket);
-        starter->socket = -1;
+    char packet[PACKET_BYTES];
+    ssize_t got = connection_read(&starter->connection, events, packet, sizeof packet);
+    if (got == -EPIPE) {
+        connection_hang_up(&starter->connection);
     } else if (got >= 0) {
         bool fits = got < (ssize_t)sizeof packet;
-        packet[fits ? got : 0] = '\0';
         on_packet(starter, fits && strlen(packet) == (size_t)got ? packet : "");
-    } /* else: interrupted, or a server that went without reading our packets; the end comes next */
+    }
+    if (starter->connection.socket < 0) {
+        supervisors_give_up(&starter->supervisors);
+    }
+    return got >= 0 && starter->connection.socket >= 0;
+}
+
+/* Takes the next server. What the one before it has asked for is done first, and what it held is given up. */
+static void take_server(struct starter *starter)
+{
+    int socket = connection_accept(&starter->connection, starter->server);
+    if (socket < 0) {
+        return;
+    }
+    while (starter->connection.socket >= 0 && read_packet(starter, POLLHUP)) {
+    }
+    if (!connection_is_open(&starter->connection)) { /* its last word was to end */
+        close(socket);
+        return;
+    }
+    connection_hang_up(&starter->connection);
+    supervisors_give_up(&starter->supervisors);
+    starter->connection.socket = socket;
 }
 
 /* A supervisor has ended. One that was killed leaves its workload to us. */
@@ -133,15 +229,21 @@ static void on_end(struct starter *starter, const struct start *start, int statu
 {
     char text[64];
     int failed = 0;
+    if (start->is_held) {
+        descriptor_close(&start->word_fd);
+        close(start->folder);
+        return;
+    }
     if (WIFSIGNALED(status)) {
-        failed =
-            settle_begin(&starter->settlings, start, starter->cgroups, starter->cgroup_count, true);
+        failed = settle_begin(&starter->settlings, start, starter->spawn.cgroups,
+                              starter->spawn.cgroup_count, true);
     } else if (WEXITSTATUS(status) != EXIT_WROTE_RECORD) {
         (void)snprintf(text, sizeof text, "its supervisor ended with %d", WEXITSTATUS(status));
-        tell(starter, start->id, OF_A_SUPERVISOR + WEXITSTATUS(status), text);
+        connection_tell(&starter->connection, start->id, OF_A_SUPERVISOR + WEXITSTATUS(status),
+                        text);
     }
     if (failed) {
-        tell(starter, start->id, -failed, strerror(-failed));
+        connection_tell(&starter->connection, start->id, -failed, strerror(-failed));
     }
     if (failed || !WIFSIGNALED(status)) {
         close(start->folder);
@@ -164,9 +266,9 @@ static void read_signals(struct starter *starter)
 {
     struct signalfd_siginfo info;
     while (read(starter->signals, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGTERM && starter->socket >= 0) {
-            close(starter->socket);
-            starter->socket = -1;
+        if (info.ssi_signo == SIGTERM) {
+            connection_close(&starter->connection);
+            supervisors_give_up(&starter->supervisors);
         }
     }
 }
@@ -182,16 +284,23 @@ static int timeout_ms(const struct starter *starter)
 /* Goes on until the server has gone and nothing that it had started runs. */
 static void serve(struct starter *starter)
 {
-    while (starter->socket >= 0 || starter->supervisors.count || starter->settlings.first) {
-        struct pollfd polled[] = {{.fd = starter->signals, .events = POLLIN},
-                                  {.fd = starter->socket, .events = POLLIN | POLLRDHUP}};
-        if (poll(polled, 2, timeout_ms(starter)) < 0 && errno != EINTR) {
+    while (connection_is_open(&starter->connection) || starter->supervisors.count ||
+           starter->settlings.first) {
+        struct pollfd polled[] = {
+            {.fd = starter->signals, .events = POLLIN},
+            {.fd = starter->connection.socket, .events = POLLIN | POLLRDHUP},
+            {.fd = starter->connection.listener, .events = POLLIN},
+        };
+        if (poll(polled, 3, timeout_ms(starter)) < 0 && errno != EINTR) {
             return;
         }
         read_signals(starter);
         reap(starter);
-        if (starter->socket >= 0 && polled[1].revents) {
-            read_packets(starter, polled[1].revents);
+        if (starter->connection.socket >= 0 && polled[1].revents) {
+            (void)read_packet(starter, polled[1].revents);
+        }
+        if (starter->connection.listener >= 0 && polled[2].revents) {
+            take_server(starter);
         }
         settle_go_on(&starter->settlings);
     }
@@ -223,14 +332,16 @@ static int prepare(struct starter *starter, const int *fds, size_t count)
     if (chdir("/") || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) {
         return -errno;
     }
-    if (descriptor_read_text(AT_FDCWD, "/proc/self/oom_score_adj", starter->oom_score_adj,
-                             sizeof starter->oom_score_adj) <= 0) {
-        memcpy(starter->oom_score_adj, "0\n", 3);
+    char *oom_score_adj = starter->spawn.oom_score_adj;
+    if (descriptor_read_text(AT_FDCWD, "/proc/self/oom_score_adj", oom_score_adj,
+                             sizeof starter->spawn.oom_score_adj) <= 0) {
+        memcpy(oom_score_adj, "0\n", 3);
     }
     (void)descriptor_write_text(AT_FDCWD, "/proc/self/oom_score_adj", "-900\n");
     failed = listen_to_signals(starter);
     failed = failed ? failed : request_check_pool(starter->pool, &starter->server);
-    return failed ? failed : spawn_find_supervisor(starter->path);
+    failed = failed ? failed : spawn_find_supervisor(starter->spawn.path);
+    return failed ? failed : connection_init(&starter->connection, fds[0]);
 }
 
 int main(int argc, char **argv)
@@ -247,10 +358,9 @@ int main(int argc, char **argv)
         }
     }
     static struct starter starter;
-    starter.socket = fds[0];
     starter.pool = fds[1];
-    starter.cgroup_count = count - 2;
-    memcpy(starter.cgroups, fds + 2, starter.cgroup_count * sizeof *fds);
+    starter.spawn.cgroup_count = count - 2;
+    memcpy(starter.spawn.cgroups, fds + 2, starter.spawn.cgroup_count * sizeof *fds);
     starter.settlings.supervisors = &starter.supervisors;
     int failed = prepare(&starter, fds, count);
     if (failed) {

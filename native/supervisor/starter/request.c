@@ -75,7 +75,8 @@ static int copy_spec(int folder, uid_t server)
     return failed ? failed : sealed_copy(file, status.st_size);
 }
 
-static int open_folder(int pool, uid_t server, const char *id)
+/* The folder of a workload, if it is the server's alone. */
+int request_open_folder(int pool, uid_t server, const char *id)
 {
     struct stat status;
     int folder = openat(pool, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -106,7 +107,7 @@ static int read_spec(struct request *request, const char *id)
 int request_open(struct request *request, int pool, uid_t server, const char *id)
 {
     *request = (struct request){.folder = -1, .spec_fd = -1, .server = server};
-    request->folder = open_folder(pool, server, id);
+    request->folder = request_open_folder(pool, server, id);
     int failed = request->folder < 0 ? request->folder : read_spec(request, id);
     if (failed) {
         request_close(request);

@@ -14,6 +14,7 @@ struct request {
 };
 
 int request_check_pool(int pool, uid_t *server);
+int request_open_folder(int pool, uid_t server, const char *id);
 int request_open(struct request *request, int pool, uid_t server, const char *id);
 void request_close(struct request *request);
 

@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "supervisor/base/descriptor.h"
 
 int supervisors_add(struct supervisors *supervisors, const struct start *start)
 {
@@ -39,4 +42,25 @@ bool supervisors_have(const struct supervisors *supervisors, pid_t pid)
         }
     }
     return false;
+}
+
+/* The one of this workload that waits for a word; NULL if there is none. */
+struct start *supervisors_held(const struct supervisors *supervisors, const char *id)
+{
+    for (size_t i = 0; i < supervisors->count; i++) {
+        struct start *start = &supervisors->rows[i];
+        if (start->word_fd >= 0 && !strcmp(start->id, id)) {
+            return start;
+        }
+    }
+    return NULL;
+}
+
+/* Hangs up on all that wait for a word: they end. */
+void supervisors_give_up(const struct supervisors *supervisors)
+{
+    for (size_t i = 0; i < supervisors->count; i++) {
+        descriptor_close(&supervisors->rows[i].word_fd);
+        supervisors->rows[i].word_fd = -1;
+    }
 }

@@ -17,6 +17,7 @@ from typing import Final
 
 from moiety.devices.native import native_dir
 from moiety.model.errors import NativeLibraryMissing
+from moiety.pool.starter.records import ProcessIdentity
 
 SUPERVISOR: Final = "moiety-supervisor"
 STARTER: Final = "moiety-starter"
@@ -65,11 +66,18 @@ def start_supervisor(
         os.close(spec_fd)
 
 
-class Starter:
-    """The starter, by the socket that it takes ids from; it goes on when this is closed."""
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The process that becomes the supervisor of a workload once it is told to begin."""
 
-    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
-        self.process = process
+    workload: str
+    process: ProcessIdentity
+
+
+class StarterSocket:
+    """The socket that a starter takes ids from; the starter goes on when this is closed."""
+
+    def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
     def fileno(self) -> int:
@@ -80,20 +88,57 @@ class Starter:
         """Ask for the workload of this id; raises BrokenPipeError if the starter has ended."""
         self._connection.send(workload.encode())
 
+    def hold(self, workload: str) -> None:
+        """Ask for the process of its supervisor, which waits for `start`; Held is the answer."""
+        self._connection.send(b"+" + workload.encode())
+
+    def give_up(self, workload: str) -> None:
+        """End the process that `hold` has made."""
+        self._connection.send(b"~" + workload.encode())
+
+    def end(self) -> None:
+        """Let no server come any more: it ends after the last workload that it started."""
+        self._connection.send(b"!")
+
     def refusal(self) -> StartRefusal | None:
         """What could not be started, if there is something now; raises EOFError if it has ended."""
+        found = self.answer()
+        assert not isinstance(found, Held), "nothing was held"
+        return found
+
+    def answer(self, *, wait: bool = False) -> StartRefusal | Held | None:
+        """What it says, if there is something now or it is waited for.
+
+        Raises EOFError if it has ended.
+        """
         try:
-            packet = self._connection.recv(1024, socket.MSG_DONTWAIT)
+            packet = self._connection.recv(1024, 0 if wait else socket.MSG_DONTWAIT)
         except BlockingIOError:
             return None
+        except ConnectionResetError:
+            packet = b""
         if not packet:
             raise EOFError("the starter has ended")
         workload, number, text = packet.decode("utf-8", "replace").split(" ", 2)
+        if int(number) == 0:
+            pid, start_ticks = text.split(" ")
+            return Held(workload, ProcessIdentity(int(pid), int(start_ticks)))
         return StartRefusal(workload, int(number), text)
 
     def close(self) -> None:
-        """Leave the starter to itself: it ends after the last workload that it started."""
+        """Leave the starter to itself."""
         self._connection.close()
+
+
+class Starter(StarterSocket):
+    """A starter that this process has started for itself alone.
+
+    It ends after the last workload that it started, once the socket is closed.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+        super().__init__(connection)
+        self.process = process
 
 
 def start_starter(pool: int, cgroups: Sequence[int] = ()) -> Starter:
