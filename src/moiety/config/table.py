@@ -30,6 +30,7 @@ from moiety.config.values import (
     Log,
     Memory,
     MemoryMode,
+    Names,
     Overcommit,
     Part,
     PriorityClass,
@@ -199,6 +200,24 @@ class RunSettings(Values):
     quiet: Switch = setting("Say nothing unless it fails.", "false", variable="MOIETY_QUIET")
 
 
+class PoolSettings(Values):
+    """Who serves the pool of all users of a machine, and what a user may submit there."""
+
+    user: Text = setting(
+        "the account of the server: one that nothing else runs as", "moiety", metavar="NAME"
+    )
+    admins: Names | None = setting(
+        "who may do everything beside root: users, and groups as @NAME", unset="root alone"
+    )
+    waiting: Count | None = setting(
+        "how much work of one user may wait at one time", unset="no limit"
+    )
+    processes: Count | None = setting(
+        "how many processes and threads one workload may have, where there is a cgroup",
+        unset="no limit",
+    )
+
+
 class KubeSettings(Values):
     """How a node of Kubernetes is served (`moiety kube node`)."""
 
@@ -269,10 +288,11 @@ SECTIONS: Final = {
     "users.*": Section(NamedLimits),
     "groups.*": Section(NamedLimits),
     "run": Section(RunSettings, "--", "MOIETY_RUN_"),
+    "pool": Section(PoolSettings),
     "kube": Section(KubeSettings, "--", "MOIETY_KUBE_"),
     "cli": Section(CliSettings, None, "MOIETY_"),
 }
-OF_THE_SYSTEM: Final = frozenset({"defaults", "users.*", "groups.*"})
+OF_THE_SYSTEM: Final = frozenset({"defaults", "users.*", "groups.*", "pool"})
 """Sections of the system's file only: users may not write their own limits."""
 
 ENVIRONMENT: Final = (

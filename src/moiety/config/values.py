@@ -38,6 +38,7 @@ _RESOURCE: Final = r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za
 """`re` compiles a pattern when it is first used: most commands do not use this one."""
 
 
+NAME: Final = re.compile(r"@?[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}\$?")
 HOST: Final = r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*"
 """The pattern of a host name in small letters, without a port."""
 OVERCOMMIT_MAX: Final = 100.0
@@ -250,6 +251,15 @@ def parse_count(text: str) -> int:
     return int(text)
 
 
+def parse_names(text: str) -> tuple[str, ...]:
+    """Names of users, and of groups with @ before them: `ann,@gpu-admins`."""
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{name[:40]!r} is no user, and no group such as @gpu-admins")
+    return names
+
+
 def parse_resources(text: str) -> dict[str, str]:
     """Names of resources with the models that they are of: `moiety.dev/a100-percent=*A100*`."""
     found = {}
@@ -292,6 +302,7 @@ Gpus = Annotated[tuple[int, ...], ValueKind(parse_gpus, "LIST")]
 Hosts = Annotated[tuple[str, ...], ValueKind(parse_hosts, "LIST")]
 At = Annotated[Address, ValueKind(parse_address, "ADDRESS")]
 SocketMode = Annotated[int, ValueKind(parse_socket_mode, "MODE")]
+Names = Annotated[tuple[str, ...], ValueKind(parse_names, "LIST")]
 Group = Annotated[int, ValueKind(parse_group, "GROUP")]
 Resources = Annotated[dict[str, str], ValueKind(parse_resources, "NAME=MODEL,...")]
 Steps = Annotated["Ladder", ValueKind(_ladder, "STEPS")]

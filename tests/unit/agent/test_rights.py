@@ -8,7 +8,7 @@ import pytest
 
 from moiety.agent.control.protocol import CreateWorkload
 from moiety.agent.control.rights import program_of
-from moiety.agent.system.processes import Peer
+from moiety.agent.system.processes import Peer, owner_of
 from moiety.model.errors import NotAllowed
 
 OTHER = 54321
@@ -39,3 +39,16 @@ def test_only_administrators_name_another_user() -> None:
     assert found == Peer(own, OTHER, 5)
     with pytest.raises(NotAllowed):
         program_of(asked(uid=OTHER), Peer(own, OTHER + 1, 5))
+
+
+def test_the_account_of_the_pool_names_users_and_processes_of_root() -> None:
+    pool = Peer(77, OTHER, OTHER)
+    of_root = next(pid for pid in (os.getpid(), 1) if owner_of(pid) == 0)
+    found = program_of(asked(pid=of_root, uid=OTHER + 1), pool, OTHER)
+    assert found == Peer(of_root, OTHER + 1, OTHER)
+    for pool_uid in (None, OTHER + 1):
+        with pytest.raises(NotAllowed):
+            program_of(asked(pid=of_root, uid=OTHER + 1), pool, pool_uid)
+    for uid in (0, -1, OTHER):  # not root, and for itself it is a user like others
+        with pytest.raises(NotAllowed):
+            program_of(asked(pid=of_root, uid=uid), pool, OTHER if uid != OTHER else None)

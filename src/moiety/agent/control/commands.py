@@ -19,7 +19,7 @@ from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.options import Options
 from moiety.agent.control.other_rows import workload_rows
 from moiety.agent.control.report import Reports
-from moiety.agent.control.rights import is_admin, must_be_admin, only_own, program_of
+from moiety.agent.control.rights import is_admin, is_pool, must_be_admin, only_own, program_of
 from moiety.agent.control.rows import WaiterRow
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.control.shares import Shares
@@ -127,7 +127,7 @@ class ControlCommands:
         conversation: Conversation | None = None,
     ) -> protocol.Created:
         """Make the asking process a workload of its own, or the process that it names."""
-        peer = program_of(asked, peer)
+        peer = program_of(asked, peer, self.options.pool_uid)
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
         return await self.creation.create(asked, peer, conversation)
@@ -239,7 +239,8 @@ class ControlCommands:
         self, asked: protocol.WatchRequest, peer: processes.Peer
     ) -> protocol.Watched:
         """Tell who uses GPUs without moiety, and what is done about it."""
-        must_be_admin(peer, "see who uses GPUs without moiety")
+        if not is_pool(peer, self.options.pool_uid):
+            must_be_admin(peer, "see who uses GPUs without moiety")
         return self.reports.watched(asked)
 
     async def metrics(self) -> bytes:
@@ -260,7 +261,8 @@ class ControlCommands:
 
     def _visible_to(self, peer: processes.Peer) -> Visible:
         """Return what a user sees of others."""
-        return Visible.ALL if is_admin(peer) else self.options.visible
+        sees_all = is_admin(peer) or is_pool(peer, self.options.pool_uid)
+        return Visible.ALL if sees_all else self.options.visible
 
     # GPUs
 

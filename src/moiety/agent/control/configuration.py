@@ -13,7 +13,7 @@ from moiety.agent.system.users import USERS
 from moiety.config.load import load
 
 Read = Callable[[], tuple[Options, LimitRules]]
-LIVE: Final = frozenset({"settings", "watch", "visible", "filed", "ready_fd"})
+LIVE: Final = frozenset({"settings", "watch", "visible", "pool_uid", "filed", "ready_fd"})
 """Fields of Options that can change while the agent runs."""
 
 

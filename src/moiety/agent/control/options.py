@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from moiety.agent.arena.host_memory import available_bytes
 from moiety.agent.core.rate_limits import MESSAGES
+from moiety.agent.system import pool_account
 from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.config.files import File, read_all
 from moiety.config.load import Config, Source, load
@@ -43,6 +44,8 @@ class Options:
     socket_mode: int = 0o666
     """Mode of a system agent's control socket: which users may connect."""
     socket_group: int | None = None
+    pool_uid: int | None = None
+    """The account of the machine's pool, which starts programs for all users."""
     visible: Visible = Visible.SIZES
     """What users of a system agent see of each other."""
     messages_per_s: float = MESSAGES
@@ -75,6 +78,7 @@ class Options:
         return Settings(arena_bytes=settings.arena_bytes, **self.settings)
 
 
+POOL_USER: Final = next(each for each in of_section("pool") if each.field == "user")
 FLAGS: Final = of_section("agent") + of_section("memory") + of_section("watch")
 """The flags of an agent's command line."""
 
@@ -134,6 +138,7 @@ def of_config(config: Config, ready_fd: int | None = None, *, system: bool = Fal
     if system:  # it serves all users, and no user's program may keep the others waiting
         own.setdefault("idle_exit_s", 0.0)
         settings.setdefault("overdue", OverduePolicy.FENCE)
+        own["pool_uid"] = pool_account.uid_of(config.value(POOL_USER).value)
     return Options(
         settings=settings,
         watch=Policy(**watch),

@@ -61,6 +61,8 @@
     │   ├── PoolSilent                           69
     │   ├── PoolRunning                          75   another process serves it
     │   ├── PoolMissing                          78   the extra `pool` is not installed
+    │   ├── PoolAccountUnusable                  78   the account that the settings name
+    │   ├── StarterGone                          69   the root part of the pool has ended
     │   ├── StoreBroken                          65   the pool's database cannot be read
     │   ├── StoreNewer                           78   it is of a later version
     │   ├── WorkUnknown                          66
@@ -159,12 +161,14 @@ from moiety.model.errors.installation import (
 )
 from moiety.model.errors.pool import (
     NoPool,
+    PoolAccountUnusable,
     PoolError,
     PoolFileInvalid,
     PoolMissing,
     PoolRunning,
     PoolSilent,
     ProjectUnknown,
+    StarterGone,
     StoreBroken,
     StoreNewer,
     WorkAmbiguous,
@@ -255,6 +259,7 @@ __all__ = [
     "NotAllowed",
     "PlotMissing",
     "PodRefusal",
+    "PoolAccountUnusable",
     "PoolError",
     "PoolFileInvalid",
     "PoolMissing",
@@ -272,6 +277,7 @@ __all__ = [
     "ScreenMissing",
     "SecureProgram",
     "ShareTaken",
+    "StarterGone",
     "StaticProgram",
     "StillRunning",
     "StoreBroken",

@@ -53,6 +53,30 @@ class PoolMissing(PoolError):
         )
 
 
+class PoolAccountUnusable(PoolError):
+    """The pool of a machine cannot serve as the account that the settings name."""
+
+    exit_code = ExitCode.CONFIGURATION
+
+    def __init__(self, name: str, problem: str, hint: str) -> None:
+        super().__init__(
+            f"the pool of this machine cannot serve as user {name!r}: {problem}",
+            f"{hint}; `[pool] user` in /etc/moiety/config.toml names another",
+        )
+
+
+class StarterGone(PoolError):
+    """The root part of a machine's pool has ended, so nothing can be started."""
+
+    exit_code = ExitCode.UNAVAILABLE
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"the starter of this pool does not answer: {problem}",
+            "`moiety up` by root, which starts another one; what runs goes on",
+        )
+
+
 class StoreBroken(PoolError):
     """The store of the pool cannot be read."""
 
