@@ -10,6 +10,7 @@ import click
 from moiety.cli.output import count, emit_json, output_option
 from moiety.model.errors import PoolSilent
 from moiety.pool import client
+from moiety.pool.machine import root_part
 
 PATIENCE_S: Final = 20.0
 LOOK_S: Final = 0.02
@@ -23,8 +24,12 @@ def down(output: str) -> None:
     Work that waits stays in the queue.
     """
     pool = client.PoolClient()
-    found: dict[str, Any] = pool.post("/stop", dict[str, Any])
-    pool.close()
+    try:
+        found: dict[str, Any] = pool.post("/stop", dict[str, Any])
+    finally:
+        pool.close()
+        if root_part.is_machines(pool.paths):  # also where the server was killed
+            root_part.stop_starter(pool.paths)
     end_s = time.monotonic() + PATIENCE_S
     while client.is_up(pool.paths):
         if time.monotonic() > end_s:

@@ -12,6 +12,7 @@ from moiety.agent.control.client import arguments_from_environment, ask_or_start
 from moiety.cli.output import Size, count, emit_json, output_option
 from moiety.model.errors import PoolMissing
 from moiety.pool import client
+from moiety.pool.machine import root_part
 from moiety.pool.model.records import PoolStatus
 from moiety.pool.paths import pool_paths
 
@@ -44,7 +45,11 @@ def up(capacity: int | None, agent_of: str | None, output: str) -> None:
         paths.agent, arguments, lambda call: call.ask(protocol.GpusRequest(), protocol.GpuList)
     ).rows
     was_up = client.is_up(paths)
-    if not was_up:
+    if root_part.is_machines(paths):
+        from moiety.pool.machine import startup  # only root needs it
+
+        startup.start(paths, arguments)
+    elif not was_up:
         client.start(paths, arguments)
     pool = client.PoolClient(paths)
     status = pool.get("/status", PoolStatus)

@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -64,26 +65,48 @@ def is_up(paths: PoolPaths) -> bool:
 
 
 def start(paths: PoolPaths, agent_arguments: list[str]) -> None:
-    """Start a server in the background and wait until it answers; raises what stopped it."""
+    """Start a server of this user in the background; raises what stopped it."""
     prepare(paths.agent)
     with must_be_usable(paths.agent):
         paths.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.socket.parent.mkdir(mode=0o711, exist_ok=True)
+    which = "system" if paths.agent.shared else "own"
+    start_server(paths, agent_arguments, which, environment_of_agents())
+
+
+def start_server(
+    paths: PoolPaths,
+    agent_arguments: list[str],
+    which: str,
+    environment: Mapping[str, str],
+    **who: Any,
+) -> None:
+    """Start a server and wait until it answers; `who` says as which user (subprocess.Popen).
+
+    Raises what stopped it, and PermissionError if that user may not execute it.
+    """
+    with must_be_usable(paths.agent):
         log = os.open(paths.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     ready, theirs = os.pipe()
-    which = "system" if paths.agent.shared else "own"
     command = [sys.executable, "-m", "moiety.pool.server", str(paths.agent.path), which]
-    subprocess.Popen(
-        [*command, str(theirs), *agent_arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        pass_fds=[theirs],
-        start_new_session=True,
-        cwd="/",
-        env=environment_of_agents(),
-    ).returncode = 0  # it is not waited for: it outlives this command
-    os.close(theirs)
-    os.close(log)
+    try:
+        subprocess.Popen(
+            [*command, str(theirs), *agent_arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[theirs],
+            start_new_session=True,
+            cwd="/",
+            env=environment,
+            **who,
+        ).returncode = 0  # it is not waited for: it outlives this command
+    except OSError:
+        os.close(ready)
+        raise
+    finally:
+        os.close(theirs)
+        os.close(log)
     with os.fdopen(ready, "rb") as pipe:
         if not select.select([pipe], [], [], START_TIMEOUT_S)[0]:
             raise errors.PoolSilent(

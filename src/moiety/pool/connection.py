@@ -49,8 +49,9 @@ class UnixConnection(http.client.HTTPConnection):
         """Whether a command may obey it: only root can make the folder of the machine's agent."""
         if processes.may_use(server, os.getuid()):
             return True
-        agent = self._paths.agent
-        return agent.shared and os.stat(agent.path).st_uid == server.uid
+        paths = self._paths
+        owners = {os.stat(each).st_uid for each in (paths.agent.path, paths.socket.parent)}
+        return paths.agent.shared and server.uid in owners
 
     def _not_yours(self) -> errors.NotAllowed:
         return errors.NotAllowed(f"the pool in {self._paths.agent.path} is not yours")

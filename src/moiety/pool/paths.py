@@ -24,8 +24,25 @@ class PoolPaths:
 
     @property
     def socket(self) -> Path:
-        """Where the API listens."""
+        """Where the API listens; for all users in a folder of the server's own."""
+        if self.agent.shared:
+            return self.agent.path / "api" / "pool.sock"
         return self.agent.path / "pool.sock"
+
+    @property
+    def starter(self) -> Path:
+        """Where the root part of a machine's pool listens, for the server alone."""
+        return self.agent.path / "starter.sock"
+
+    @property
+    def cgroups(self) -> Path:
+        """What the root part says that its workloads' cgroups can."""
+        return self.agent.path / "cgroups"
+
+    @property
+    def starter_log(self) -> Path:
+        """What the root part says when it cannot begin."""
+        return self.agent.logs / "starter.log"
 
     @property
     def lock(self) -> Path:
@@ -39,7 +56,9 @@ class PoolPaths:
 
     @property
     def log(self) -> Path:
-        """What the server says."""
+        """What the server says; of a machine's pool it lies where only root can make files."""
+        if self.agent.shared:
+            return self.agent.logs / "pool.log"
         return self.folder / "server.log"
 
     @property

@@ -15,15 +15,21 @@ import structlog
 import uvicorn
 
 from moiety.agent.control import protocol
+from moiety.agent.control.options import files_of_system
 from moiety.agent.control.server import failed
 from moiety.agent.system.paths import Directory
+from moiety.config.load import load
+from moiety.config.table import PoolSettings
 from moiety.model.errors import MoietyError, SystemRefusal
+from moiety.pool.api.administrators import OWN, Administrators, of_settings
 from moiety.pool.api.app import app
 from moiety.pool.api.peer import PeerProtocol
 from moiety.pool.api.route import ServedPool
 from moiety.pool.control.loop import PoolLoop
 from moiety.pool.engine.process import EngineProcess
 from moiety.pool.launch.launcher import Launcher
+from moiety.pool.launch.process_start import OwnStart, StarterStart
+from moiety.pool.launch.starter_link import StarterLink
 from moiety.pool.paths import PoolPaths
 from moiety.pool.store.database import StoreFiles, reader
 
@@ -37,15 +43,16 @@ class PoolServer(uvicorn.Server):
         """Leave the signals alone."""
 
 
-async def serve(paths: PoolPaths, agent_arguments: list[str], ready: int) -> None:
+async def serve(paths: PoolPaths, launcher: Launcher, admins: Administrators, ready: int) -> None:
     """Serve until SIGTERM, or until asked to stop; `ready` is told when it answers."""
     files = StoreFiles(paths)
     engine = EngineProcess(paths, sys.stderr.fileno())
     reading = reader(paths)
-    loop = PoolLoop(paths, files.writer, engine, Launcher(paths, agent_arguments), reading)
+    loop = PoolLoop(paths, files.writer, engine, launcher, reading)
+    served = ServedPool(paths, loop, reading, lambda: setattr(server, "should_exit", True), admins)
     server = PoolServer(
         uvicorn.Config(
-            app(ServedPool(paths, loop, reading, lambda: setattr(server, "should_exit", True))),
+            app(served),
             http=PeerProtocol,
             ws="none",
             lifespan="off",
@@ -74,6 +81,18 @@ async def serve(paths: PoolPaths, agent_arguments: list[str], ready: int) -> Non
         files.close()
 
 
+def parts(
+    paths: PoolPaths, agent_arguments: list[str], *, is_machines: bool
+) -> tuple[Launcher, Administrators]:
+    """How this pool starts work, and who administers it."""
+    if not is_machines:
+        return Launcher(paths, agent_arguments, OwnStart(paths)), OWN
+    settings = load(files=files_of_system()).all_of(PoolSettings)
+    starts = StarterStart(paths, StarterLink(paths.starter))
+    launcher = Launcher(paths, agent_arguments, starts, settings.processes)
+    return launcher, of_settings(settings)
+
+
 def listen(paths: PoolPaths) -> socket.socket:
     """The socket of the API; all users may connect to that of a machine's pool."""
     paths.socket.unlink(missing_ok=True)
@@ -93,9 +112,13 @@ def tell(ready: int, line: bytes) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve: `python -m moiety.pool.server AGENT-FOLDER own|system READY-FD AGENT-ARGUMENTS...`."""
+    """Serve: `python -m moiety.pool.server AGENT-FOLDER WHICH READY-FD AGENT-ARGUMENTS...`.
+
+    WHICH is own (the pool of this user), system (the same, beside the agent of all users), or
+    machine: the pool of all users, whose work the starter starts.
+    """
     folder, which, ready, *rest = arguments
-    paths = PoolPaths(Directory(Path(folder), shared=which == "system"))
+    paths = PoolPaths(Directory(Path(folder), shared=which != "own"))
     structlog.configure(
         processors=[
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -106,7 +129,7 @@ def main(arguments: Sequence[str]) -> int:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        asyncio.run(serve(paths, rest, int(ready)))
+        asyncio.run(serve(paths, *parts(paths, rest, is_machines=which == "machine"), int(ready)))
     except MoietyError as error:
         tell(int(ready), protocol.encode(failed(error)))
         return int(error.exit_code)

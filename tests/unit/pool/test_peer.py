@@ -8,7 +8,9 @@ import msgspec
 import pytest
 
 from moiety.agent.system.users import USERS, User
+from moiety.config.table import PoolSettings
 from moiety.model.errors import NotAllowed
+from moiety.pool.api.administrators import Administrators, of_settings
 from moiety.pool.api.peer import Caller
 from moiety.pool.model.records import ProjectRow, WorkRow
 from moiety.pool.model.states import WorkState
@@ -49,3 +51,21 @@ def test_a_project_is_for_the_users_that_it_names() -> None:
         Caller(OTHER).must_be_of(project)
     Caller(OTHER).must_be_of(msgspec.structs.replace(project, users=["ann", "bob"]))
     Caller(OTHER).must_be_of(ProjectRow(name="open"))
+
+
+def test_the_machines_pool_is_administered_by_root_and_the_users_of_its_settings() -> None:
+    USERS.learn(User(OTHER + 2, "ann", frozenset({"staff"})))
+    USERS.learn(User(OTHER + 3, "eve", frozenset({"gpu-admins", "staff"})))
+    admins = of_settings(
+        PoolSettings(user="moiety", admins=("ann", "@gpu-admins"), waiting=None, processes=None)
+    )
+    has = [uid for uid in (0, OTHER, OTHER + 2, OTHER + 3) if admins.has(uid)]
+    assert has == [0, OTHER + 2, OTHER + 3]
+    assert admins.has(os.getuid()) == (os.getuid() == 0), "the server itself is none"
+    with pytest.raises(NotAllowed, match="only root, ann and group gpu-admins may end the pool"):
+        Caller(OTHER, admins).must_be_admin("end the pool")
+
+
+def test_a_name_that_begins_with_an_at_sign_is_a_group() -> None:
+    USERS.learn(User(OTHER + 4, "@staff", frozenset()))
+    assert not Administrators(groups=frozenset({"staff"})).has(OTHER + 4)

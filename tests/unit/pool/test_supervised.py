@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moiety.agent.system import processes
-from moiety.pool.launch.launcher import StartFailed, hold_launch
+from moiety.pool.launch.process_start import StartFailed, hold_launch
 from moiety.pool.launch.supervised import Supervised, adopt, boot_id, end_stray, remains_of
 from moiety.pool.starter.records import Exited, ProcessIdentity
 

@@ -47,7 +47,7 @@ async def serve(served: ServedPool, route: ApiRoute, request: Request) -> Respon
     """Answer one request, whatever comes of it."""
     log: Any = structlog.get_logger()
     try:
-        caller = caller_of(request)
+        caller = caller_of(request, served.admins)
         await USERS.found(caller.uid)
         caller = replace(caller, roles=roles_of(served.reader))
         return await route.handler(served, request, caller)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from moiety.agent.system import processes
 from moiety.agent.system.users import name_of
 from moiety.model.errors import NotAllowed
+from moiety.pool.api.administrators import OWN, Administrators
 from moiety.pool.api.roles import NO_ROLES, ProjectRoles, are_named
 from moiety.pool.model.records import ProjectRow, WorkRow
 
@@ -34,6 +34,7 @@ class Caller:
     """The user who asks, and what that user may do."""
 
     uid: int
+    admins: Administrators = OWN
     roles: ProjectRoles = NO_ROLES
     """What projects let their users do."""
 
@@ -44,8 +45,8 @@ class Caller:
 
     @property
     def is_admin(self) -> bool:
-        """Whether this is root, or the user whose pool it is."""
-        return self.uid in (0, os.getuid())
+        """Whether this user may do everything."""
+        return self.admins.has(self.uid)
 
     def must_own(self, row: WorkRow, what: str) -> None:
         """Raise NotAllowed unless the caller may change a workload.
@@ -58,8 +59,7 @@ class Caller:
     def must_be_admin(self, what: str) -> None:
         """Raise NotAllowed unless the caller is an administrator of the pool."""
         if not self.is_admin:
-            who = "root" if os.getuid() == 0 else f"root and {name_of(os.getuid())}"
-            raise NotAllowed(f"only {who} may {what}")
+            raise NotAllowed(f"only {self.admins.described()} may {what}")
 
     def must_be_of(self, project: ProjectRow) -> None:
         """Raise NotAllowed unless the caller may submit to a project."""
@@ -90,7 +90,7 @@ class Caller:
         )
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(request: Request, admins: Administrators = OWN) -> Caller:
     """Who asks."""
     assert request.client is not None, "every connection has a peer"
-    return Caller(int(request.client.host))
+    return Caller(int(request.client.host), admins)

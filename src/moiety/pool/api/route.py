@@ -12,6 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from moiety.pool.api.administrators import OWN, Administrators
 from moiety.pool.api.peer import Caller
 from moiety.pool.control.loop import PoolLoop
 from moiety.pool.model.records import WorkRow
@@ -30,6 +31,7 @@ class ServedPool:
     """It only reads."""
     stop: Callable[[], None]
     """Ends the server."""
+    admins: Administrators = OWN
     began_s: float = field(default_factory=time.monotonic)
     accounts: dict[int, float] = field(default_factory=dict)
     """By user: until when it is known that this one has an account."""

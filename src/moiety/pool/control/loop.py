@@ -13,9 +13,9 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from moiety.model.errors import MoietyError, WorkStateWrong
+from moiety.model.errors import MoietyError, StarterGone, WorkStateWrong
 from moiety.pool.control import machine
-from moiety.pool.control.outcomes import of_failed_start
+from moiety.pool.control.outcomes import of_failed_start, of_no_starter
 from moiety.pool.control.running import RunningWork
 from moiety.pool.engine.messages import (
     CycleAnswer,
@@ -27,7 +27,8 @@ from moiety.pool.engine.messages import (
     WaitReason,
 )
 from moiety.pool.engine.process import EngineProcess
-from moiety.pool.launch.launcher import Launcher, LaunchOrder, StartFailed
+from moiety.pool.launch.launcher import Launcher, LaunchOrder
+from moiety.pool.launch.process_start import StartFailed
 from moiety.pool.model.records import PREEMPTED, Submission, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 from moiety.pool.paths import PoolPaths
@@ -58,7 +59,7 @@ class PoolLoop:
         launcher: Launcher,
         reader: sqlite3.Connection,
     ) -> None:
-        self.running = RunningWork(paths, writer, self.changed)
+        self.running = RunningWork(paths, writer, self.changed, launcher.starts)
         self.start_refused = 0
         """How often the agent refused what the engine had decided."""
         self.machine: MachineView | None = None
@@ -73,6 +74,14 @@ class PoolLoop:
         self._waiters: asyncio.Event = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._log: Any = structlog.get_logger()
+
+    def must_serve(self, uid: int) -> None:
+        """Raise NotAllowed for a user whose programs cannot be started here."""
+        self._launcher.must_serve(uid)
+
+    def end_starts(self) -> None:
+        """The pool is told to end: nothing is started any more."""
+        self._launcher.starts.end()
 
     def changed(self) -> None:
         """Something changed: those who wait look again, and a decision is made soon."""
@@ -118,6 +127,7 @@ class PoolLoop:
         """Decide once; returns for how long nothing has to be decided, None: for ever."""
         if not rows.is_any_pending(self._reader):
             return None
+        await asyncio.to_thread(self._launcher.starts.must_be_ready)
         view = await self._look()
         plan = await asyncio.to_thread(self._engine.cycle, CycleRequest(view, time.time()))
         await self._carry_out(plan)
@@ -179,6 +189,10 @@ class PoolLoop:
         loop = asyncio.get_running_loop()
         try:
             launched = await loop.run_in_executor(self._threads, self._launcher.start, order)
+        except StarterGone as error:
+            self._log.warning("start_waits", workload=row.id, problem=str(error))
+            await self.running.end(row.id, row.attempt, partial(of_no_starter, text=str(error)))
+            return
         except StartFailed as error:
             self.start_refused += error.is_refusal
             self._log.warning("start_failed", workload=row.id, problem=str(error))

@@ -64,6 +64,14 @@ def of_failed_start(row: WorkRow, text: str, now_s: float) -> AttemptOutcome:
     return AttemptOutcome(WorkState.PENDING, "failed to start", values)
 
 
+def of_no_starter(row: WorkRow, text: str, now_s: float) -> AttemptOutcome:
+    """It waits for the next starter, which is no failure of its own."""
+    if row.intent == CANCELLED:
+        return AttemptOutcome(WorkState.CANCELLED, "never started")
+    values = {"reason": text, "not_before_s": now_s + BACKOFF_FIRST_S}
+    return AttemptOutcome(WorkState.PENDING, "never started", values)
+
+
 def of_remains(row: WorkRow, remains: Remains, now_s: float) -> AttemptOutcome:
     """The outcome of an attempt of which nothing runs any more."""
     if remains.exit is not None:

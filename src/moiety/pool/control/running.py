@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sqlite3
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import structlog
 
+from moiety.model.errors import StarterGone
 from moiety.pool.control.outcomes import AttemptOutcome, of_failed_start, of_remains
-from moiety.pool.launch.launcher import Launched
+from moiety.pool.launch.process_start import Launched, OwnStart, ProcessStart
 from moiety.pool.launch.supervised import Remains, Supervised, adopt, end_stray, remains_of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.paths import PoolPaths
 from moiety.pool.starter.programs import ALREADY_STARTED
-from moiety.pool.starter.records import ProcessIdentity
 from moiety.pool.store import changes, rows
 from moiety.pool.store.writer import StoreWriter
 
 T = TypeVar("T")
 AGAIN_S: Final = 0.02
 """Time between two looks at a supervisor that is just beginning."""
+ASK_AGAIN_S: Final = 5.0
+"""Time between two requests to settle one workload: the starter may be another one by then."""
 FULL_S: Final = 1.0
 """Time between two tries to write where the disk is full."""
 Decide = Callable[..., AttemptOutcome]
@@ -34,14 +39,21 @@ Decide = Callable[..., AttemptOutcome]
 class RunningWork:
     """Watches supervisors, and writes down how attempts end."""
 
-    def __init__(self, paths: PoolPaths, writer: StoreWriter, changed: Callable[[], None]) -> None:
-        """`changed` is called after each change of a state."""
+    def __init__(
+        self,
+        paths: PoolPaths,
+        writer: StoreWriter,
+        changed: Callable[[], None],
+        starts: ProcessStart | None = None,
+    ) -> None:
+        """`changed` is called after each change of a state; `starts` settles what is left."""
         self.by_number: dict[int, Supervised] = {}
         self.agent_workloads: set[str] = set()
         """The agent's names of all shares that this pool has or had."""
         self._paths = paths
         self._writer = writer
         self._changed = changed
+        self._starts = starts or OwnStart(paths)
         self._tasks: set[asyncio.Task[None]] = set()
         self._log: Any = structlog.get_logger()
 
@@ -56,6 +68,9 @@ class RunningWork:
     async def _adopt(self, row: WorkRow, name: str) -> None:
         while True:
             remains = await self._remains(row)
+            if remains.is_left and self._starts.serves_all:
+                self._later(self._settle(row.id, row.attempt))
+                return
             if remains.alive is None and not remains.is_launching:
                 await self.end(row.id, row.attempt, partial(of_remains, remains=remains))
                 return
@@ -67,14 +82,15 @@ class RunningWork:
             await asyncio.sleep(AGAIN_S)
 
     async def began(self, row: WorkRow, launched: Launched) -> None:
-        """A supervisor of this server was told to begin."""
-        process = ProcessIdentity(launched.process.pid, launched.started)
-        pidfd = os.pidfd_open(process.pid)  # our own child: its pid is its own until it is waited
+        """A supervisor was told to begin."""
         if launched.agent_workload:
             self.agent_workloads.add(launched.agent_workload)
-        found = Supervised(
-            row.id, row.attempt, process, pidfd, launched.process, launched.agent_workload
-        )
+        found = adopt(row.id, row.attempt, launched.process, launched.agent_workload)
+        if found is None:  # it has ended already
+            await asyncio.to_thread(_wait_for, launched.child)
+            await self._over(row.id, row.attempt, launched.agent_workload, launched.child)
+            return
+        found.child = launched.child
         await self._follow(row, found)
 
     async def _follow(self, row: WorkRow, found: Supervised) -> None:
@@ -125,7 +141,10 @@ class RunningWork:
 
     def _is_over(self, found: Supervised) -> None:
         asyncio.get_running_loop().remove_reader(found.pidfd)
-        task = asyncio.create_task(self._finish(found))
+        self._later(self._finish(found))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -133,24 +152,59 @@ class RunningWork:
         if self.by_number.get(found.number) is found:
             del self.by_number[found.number]
         found.close()
-        folder = self._paths.of_workload(found.number)
-        remains = await asyncio.to_thread(remains_of, folder, found.attempt)
+        await self._over(found.number, found.attempt, found.agent_workload, found.child)
+
+    async def _over(
+        self, number: int, attempt: int, agent: str, child: subprocess.Popen[bytes] | None
+    ) -> None:
+        """A supervisor has ended: so has its attempt, unless it was killed."""
+        folder = self._paths.of_workload(number)
+        remains = await asyncio.to_thread(remains_of, folder, attempt)
+        if remains.is_left and self._starts.serves_all:
+            await self._settle(number, attempt)
+            return
         if remains.alive is not None:  # the supervisor was killed, and the program lives
-            other = adopt(found.number, found.attempt, remains.alive, found.agent_workload)
+            other = adopt(number, attempt, remains.alive, agent)
             if other is not None:
-                self.by_number[found.number] = other
+                self.by_number[number] = other
                 asyncio.get_running_loop().add_reader(other.pidfd, self._is_over, other)
                 return
-            remains = await asyncio.to_thread(remains_of, folder, found.attempt)
+            remains = await asyncio.to_thread(remains_of, folder, attempt)
         decide: Decide = partial(of_remains, remains=remains)
-        if remains.exit is None and remains.started is None and found.child is not None:
-            code = found.child.returncode
-            text = f"its supervisor ended with {code}"
-            if code == ALREADY_STARTED:
-                text = "an earlier attempt had begun after all, and is ended"
-                await asyncio.to_thread(end_stray, folder, found.attempt)
+        if remains.exit is None and remains.started is None:
+            text = await self._never_began(folder, number, attempt, child)
             decide = partial(of_failed_start, text=text)
-        await self.end(found.number, found.attempt, decide)
+        await self.end(number, attempt, decide)
+
+    async def _never_began(
+        self, folder: Path, number: int, attempt: int, child: subprocess.Popen[bytes] | None
+    ) -> str:
+        """Why a supervisor has ended that wrote nothing; what is in its way is ended."""
+        await asyncio.to_thread(end_stray, folder, attempt)
+        if child is not None and child.returncode == ALREADY_STARTED:
+            return "an earlier attempt had begun after all, and is ended"
+        said = self._starts.refusal(number)
+        if child is not None:
+            said = f"it ended with {child.returncode}"
+        return f"its supervisor did not begin: {said}" if said else "its supervisor did not begin"
+
+    async def _settle(self, number: int, attempt: int) -> None:
+        """Have the starter end what a killed supervisor has left, until that has a record."""
+        folder = self._paths.of_workload(number)
+        wait_s, asked_s = AGAIN_S, -math.inf
+        while True:
+            remains = await asyncio.to_thread(remains_of, folder, attempt)
+            if not remains.is_left:
+                break
+            if time.monotonic() - asked_s >= ASK_AGAIN_S:
+                try:
+                    await asyncio.to_thread(self._starts.settle, number)
+                    asked_s = time.monotonic()
+                except StarterGone as error:
+                    self._log.warning("settling_waits", workload=number, problem=str(error))
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, FULL_S)
+        await self.end(number, attempt, partial(of_remains, remains=remains))
 
     async def _remains(self, row: WorkRow) -> Remains:
         return await asyncio.to_thread(remains_of, self._paths.of_workload(row.id), row.attempt)
@@ -163,3 +217,8 @@ class RunningWork:
             except sqlite3.OperationalError as error:
                 self._log.warning("write_waits", problem=str(error))
             await asyncio.sleep(FULL_S)
+
+
+def _wait_for(child: subprocess.Popen[bytes] | None) -> None:
+    if child is not None:
+        child.wait()

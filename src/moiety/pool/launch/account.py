@@ -18,14 +18,29 @@ class Account:
     groups: tuple[int, ...]
 
 
-def account_of(uid: int) -> Account:
-    """The user as the system knows it; raises NotAllowed for one that this process cannot be."""
-    if uid == os.geteuid() and uid != 0:
-        return Account(uid, os.getegid(), tuple(os.getgroups()))
-    if os.geteuid() != 0:
+def must_be_startable(uid: int, *, serves_all: bool) -> None:
+    """Raise NotAllowed for a user whose programs cannot be started here.
+
+    With `serves_all` these are root, and the server's own user, which could change the server.
+    """
+    if not serves_all:
+        if uid != os.geteuid():
+            raise NotAllowed(
+                "this pool starts programs of its own user only", "the pool of the machine, as root"
+            )
+    elif uid in (0, os.geteuid()):
+        who = "root" if uid == 0 else "its own account"
         raise NotAllowed(
-            "this pool starts programs of its own user only", "the pool of the machine, as root"
+            f"the pool of this machine starts no programs of {who}",
+            "as another user: `runuser -u NAME -- moiety submit ...`",
         )
+
+
+def account_of(uid: int, *, serves_all: bool) -> Account:
+    """The user as the system knows it; raises NotAllowed for one that cannot be had."""
+    must_be_startable(uid, serves_all=serves_all)
+    if not serves_all and uid != 0:
+        return Account(uid, os.getegid(), tuple(os.getgroups()))
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:

@@ -21,7 +21,10 @@ from moiety.pool.starter.records import (
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 LAUNCH: Final = "launch"
-"""A file that the supervisor's process holds locked until it has the workload's own lock."""
+"""A file that the supervisor's process holds locked until it has the workload's own lock.
+
+The starter calls it so; where this server starts it, the number of the attempt follows.
+"""
 LOCK: Final = "lock"
 
 
@@ -36,6 +39,7 @@ class Supervised:
     child: subprocess.Popen[bytes] | None = None
     """Set if this server started it: it has to be waited for."""
     agent_workload: str = ""
+    """The agent's name of its share."""
 
     def terminate(self) -> None:
         """Tell it to end its workload: SIGTERM, and SIGKILL after the grace."""
@@ -54,11 +58,18 @@ class Remains:
 
     alive: ProcessIdentity | None = None
     """Its supervisor, or its program if that has lost its supervisor."""
+    is_supervised: bool = False
+    """Its supervisor lives."""
     is_launching: bool = False
     """A supervisor of the workload is there, and has not written that this attempt began."""
     exit: Exit | None = None
     started: Started | None = None
     damaged: Damaged | None = None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its supervisor was killed before it has written how it ended."""
+        return self.is_of_this_boot and self.exit is None and not self.is_supervised
 
     @property
     def is_of_this_boot(self) -> bool:
@@ -68,8 +79,8 @@ class Remains:
 
 def remains_of(folder: Path, attempt: int) -> Remains:
     """What there is of an attempt now."""
-    is_launching = file_lock.is_held(folder / f"{LAUNCH}.{attempt}")
-    is_launching = is_launching or file_lock.is_held(folder / LOCK)
+    names = (f"{LAUNCH}.{attempt}", LAUNCH, LOCK)
+    is_launching = any(file_lock.is_held(folder / name) for name in names)
     started, ended = read_started(folder), read_exit(folder)
     damaged = next((each for each in (started, ended) if isinstance(each, Damaged)), None)
     begun = started if isinstance(started, Started) and started.attempt == attempt else None
@@ -77,9 +88,9 @@ def remains_of(folder: Path, attempt: int) -> Remains:
     if begun is not None and begun.boot_id == boot_id():
         for each in (begun.supervisor, begun.child):
             if is_alive(each):
-                return Remains(alive=each, started=begun)
+                return Remains(each, each == begun.supervisor, started=begun)
         is_launching = False
-    return Remains(None, is_launching and over is None, over, begun, damaged)
+    return Remains(None, False, is_launching and over is None, over, begun, damaged)
 
 
 def end_stray(folder: Path, attempt: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import Counter
@@ -59,6 +60,7 @@ async def on_stop(pool: ServedPool, request: Request, caller: Caller) -> Respons
     """End the server; workloads run on."""
     caller.must_be_admin("end the pool")
     running = len(pool.loop.running.by_number)
+    await asyncio.to_thread(pool.loop.end_starts)
     pool.stop()
     return answer({"running": running})
 

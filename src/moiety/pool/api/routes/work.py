@@ -16,7 +16,6 @@ from moiety.pool.api.answers import answer, body_of, query_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes import arrays
-from moiety.pool.launch.account import account_of
 from moiety.pool.model.arrays import parse_array
 from moiety.pool.model.records import (
     PAGE_MAX,
@@ -63,7 +62,7 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
     """Take a workload; it is durable before the answer."""
     asked = await body_of(request, Submission)
     asked.check()
-    _must_have_account(pool, caller.uid)
+    _must_be_served(pool, caller.uid)
     caller.must_be_of(rows.project(pool.reader, asked.project))
     if asked.depends:
         for row in dependencies.targets_of(pool.reader, asked.depends):
@@ -79,11 +78,11 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
     return answer(Accepted(number, tasks), 201)
 
 
-def _must_have_account(pool: ServedPool, uid: int) -> None:
+def _must_be_served(pool: ServedPool, uid: int) -> None:
     """Raise NotAllowed for a user whose programs could never start; the tables are slow to ask."""
     now_s = time.monotonic()
     if pool.accounts.get(uid, 0.0) <= now_s:
-        account_of(uid)
+        pool.loop.must_serve(uid)
         pool.accounts[uid] = now_s + ACCOUNT_S
 
 
