@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 from moiety.pool.model.states import WorkState
@@ -146,8 +147,10 @@ def test_a_program_that_fails_says_how(make_pool: MakePool) -> None:
 
 def test_what_others_run_is_counted(make_pool: MakePool) -> None:
     pool = make_pool(TWO)
+    pool.node.cli("down")
     other = pool.node.run(["cat"], "--gpu", "0.8", "--gpu-index", "1", stdin=True)
     until(lambda: pool.node.json("gpu", "ls")[1]["promised_gpu"] > 0, "a program has its share")
+    pool.up()
     script, opens = pool.gate("open")
     first, second = pool.submit(script), pool.submit(script)
     assert pool.until_state(first, "running").cards == [0]
@@ -158,6 +161,63 @@ def test_what_others_run_is_counted(make_pool: MakePool) -> None:
     assert pool.until_state(second, "running").cards == [1]
     opens.touch()
     assert pool.ended(second).state is WorkState.DONE
+    assert pool.status().start_refused == 0
+
+
+def test_only_the_pool_promises_while_it_is_up(make_pool: MakePool) -> None:
+    pool = make_pool(TWO)
+    refused = pool.node.cli("run", "--gpu", "0.5", "--", "true")
+    assert refused.returncode == 75
+    assert "only it promises parts of GPUs" in refused.stderr
+    assert "moiety submit" in refused.stderr
+    assert pool.node.cli("run", "--", "true").returncode == 0
+    pool.node.cli("down")
+    assert pool.node.cli("run", "--gpu", "0.5", "--", "true").returncode == 0
+
+
+BY_HAND = """
+import ctypes, os, sys, time
+cuda = ctypes.CDLL("libcuda.so.1")
+at, context = ctypes.c_uint64(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(int(sys.argv[1]))) == 0
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.02)
+assert cuda.cuMemFree_v2(at) == 0
+"""
+"""A server of somebody who does not know of moiety: it has memory of the GPU, and waits."""
+
+
+def test_a_queued_job_and_a_server_that_was_started_by_hand_both_finish(
+    make_pool: MakePool, programs: Path, kernels: Path
+) -> None:
+    pool = make_pool("1xA100-80:memory=256MiB")
+    node, ends = pool.node, pool.node.folder / "ends"
+    server = node.run_alone([sys.executable, "-c", BY_HAND, 64 << 20, ends])
+    until(
+        lambda: any(
+            row["state"] == "outside" and row["resident_bytes"] >= 64 << 20
+            for row in node.json("ps", "-a")
+        ),
+        "the server has memory of the GPU",
+    )
+    whole = pool.submit("true")
+    part = node.cli(
+        "submit", "-q", "--gpu", "0.1", "--memory", "32MiB",
+        "--log", str(node.folder / "part.log"), "--",
+        *map(str, (programs / "worker", kernels, 32 << 20, 3, 1, 1, 7)),
+    )  # fmt: skip
+    row = pool.ended(int(part.stdout))
+    assert row.state is WorkState.DONE, pool.output(row.id)
+    assert pool.row(whole).state is WorkState.PENDING, "the server has a quarter of the GPU"
+    text = node.cli("explain", str(whole)).stdout
+    assert "programs outside the pool have 6" in text, text
+    ends.touch()
+    _, err = server.communicate(timeout=60)
+    assert server.returncode == 0, err
+    assert pool.ended(whole).state is WorkState.DONE
     assert pool.status().start_refused == 0
 
 

@@ -46,6 +46,11 @@ def test_processes_outside_moiety_have_what_they_use() -> None:
     assert card.outside_milli == 1000, "there is no more than a GPU"
 
 
+def test_work_of_the_last_minute_counts_though_nothing_runs_now() -> None:
+    row = StrangerRow(7, "bob", "p", 0, 0, 0.0, 12.0, 100.0)
+    assert cards_of([gpu(0)], [row], set())[0].outside_milli == 200
+
+
 def test_drained_and_lost_gpus_get_nothing() -> None:
     cards = cards_of([gpu(0, drained=True), gpu(1, lost="XID 79"), gpu(2)], [], set())
     assert [card.usable for card in cards] == [False, False, True]

@@ -7,13 +7,14 @@ import pytest
 
 from moiety.policy.cycle import decide
 from moiety.policy.model.snapshot import Snapshot, Spot
-from moiety.pool.engine.messages import CardView, MachineView
+from moiety.pool.engine.messages import CardView, MachineView, WaitReason
 from moiety.pool.engine.snapshot import (
     FIRST_MONDAY_S,
     nodes_of,
     orders_of,
     reasons_of,
     snapshot_of,
+    whole_memory_mib,
     workload_of,
 )
 from moiety.pool.model.projects import queues_of
@@ -44,7 +45,7 @@ def running(number: int, *cards: int, **values: object) -> WorkRow:
 
 def made(view: MachineView, *found: WorkRow, projects: tuple[ProjectRow, ...] = ()) -> Snapshot:
     models = sorted({card.model for card in view.cards})
-    workloads = {each.id: workload_of(each, models) for each in found}
+    workloads = {each.id: workload_of(each, models, whole_memory_mib(view)) for each in found}
     queues = queues_of(projects or (ProjectRow(name="default"),))
     return snapshot_of(nodes_of(view), found, workloads, queues, NOW_S)
 
@@ -149,3 +150,37 @@ def test_opportunistic_work_runs_on_what_is_left() -> None:
     rows = {1: running(1, 0), 2: row(2, opportunistic=True), 3: row(3, opportunistic=True)}
     answer = orders_of(decide(made(machine(), *rows.values())), rows, nodes_of(machine()))
     assert [(start.number, start.cards) for start in answer.starts] == [(2, [1])]
+
+
+def test_an_idle_process_of_others_keeps_no_work_of_a_whole_gpu_away() -> None:
+    small = CardView(index=0, model="A", memory_mib=1000, outside_mib=90)
+    large = CardView(index=1, model="A", memory_mib=1000, outside_mib=110)
+    busy = CardView(index=2, model="A", memory_mib=1000, outside_mib=10, outside_milli=50)
+    view = machine(small, large, busy)
+    rows = {n: row(n) for n in (1, 2)}
+    answer = orders_of(decide(made(view, *rows.values())), rows, nodes_of(view))
+    assert [(start.number, start.cards) for start in answer.starts] == [(1, [0])]
+    rows[1] = running(1, 0)
+    answer = orders_of(decide(made(view, *rows.values())), rows, nodes_of(view))
+    assert answer.starts == [], "one has too much memory, the other works"
+    wide = {3: row(3, gpus=2)}
+    both = machine(small, CardView(index=1, model="A", memory_mib=1000))
+    answer = orders_of(decide(made(both, *wide.values())), wide, nodes_of(both))
+    assert [start.cards for start in answer.starts] == [[0, 1]]
+
+
+def test_work_whose_memory_limit_finds_no_place_waits_with_that_reason() -> None:
+    rows = {
+        1: running(1, 0, gpu_milli=500, memory_limit_mib=1000),
+        2: row(2, gpu_milli=500, gpu_memory_mib=100, memory_limit_mib=600),
+    }
+    view, beyond = machine(count=1), dict[int, WaitReason]()
+    plan = decide(made(view, *rows.values()))
+    answer = orders_of(plan, rows, nodes_of(view), None, 599, beyond)
+    assert answer.starts == []
+    assert beyond[2].kind == "memory-limits"
+    assert "1 MiB too little" in beyond[2].text
+    beyond.clear()
+    answer = orders_of(plan, rows, nodes_of(view), None, 600, beyond)
+    assert [start.number for start in answer.starts] == [2]
+    assert not beyond

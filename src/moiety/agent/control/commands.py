@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moiety.agent.control import metrics, protocol, saved_settings
+from moiety.agent.control import metrics, pool_promises, protocol, saved_settings
 from moiety.agent.control.configuration import Read, later
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.conversation import Conversation
@@ -84,6 +84,7 @@ class ControlCommands:
 
         By `conversation` a command that waits is told its place.
         """
+        pool_promises.check(self.directory, request, peer)
         if isinstance(request, protocol.CreateWorkload):
             return await self.on_create_workload(request, peer, conversation)
         return await HANDLERS[type(request)](self, request, peer)

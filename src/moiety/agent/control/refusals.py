@@ -26,6 +26,7 @@ REFUSALS: Final = (
     errors.InvalidGang,
     errors.LimitTooSmall,
     errors.NotAllowed,
+    errors.PoolPromises,
     errors.TooMany,
 )
 

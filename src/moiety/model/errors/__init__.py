@@ -60,6 +60,7 @@
     │   ├── NoPool                               69   no pool runs beside this agent
     │   ├── PoolSilent                           69
     │   ├── PoolRunning                          75   another process serves it
+    │   ├── PoolPromises                         75   only the pool promises parts of GPUs
     │   ├── PoolMissing                          78   the extra `pool` is not installed
     │   ├── PoolAccountUnusable                  78   the account that the settings name
     │   ├── StarterGone                          69   the root part of the pool has ended
@@ -165,6 +166,7 @@ from moiety.model.errors.pool import (
     PoolError,
     PoolFileInvalid,
     PoolMissing,
+    PoolPromises,
     PoolRunning,
     PoolSilent,
     ProjectUnknown,
@@ -263,6 +265,7 @@ __all__ = [
     "PoolError",
     "PoolFileInvalid",
     "PoolMissing",
+    "PoolPromises",
     "PoolRunning",
     "PoolSilent",
     "ProgramError",

@@ -42,6 +42,19 @@ class PoolRunning(PoolError):
         super().__init__(f"{directory} is the pool of {owner}", "`moiety down`, to end that one")
 
 
+class PoolPromises(PoolError):
+    """A part of a GPU is to be promised by others than the pool."""
+
+    exit_code = ExitCode.TEMPORARY
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a pool is up on this machine, and only it promises parts of GPUs",
+            "`moiety submit` with the same options; or `moiety run` without --gpu, --memory and "
+            "--exclusive, for what is not promised",
+        )
+
+
 class PoolMissing(PoolError):
     """What the pool needs is not installed."""
 

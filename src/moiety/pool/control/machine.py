@@ -9,12 +9,16 @@ from typing import Final
 
 from moiety.agent.control import protocol
 from moiety.agent.control.client import ask_or_start
-from moiety.agent.control.rows import GpuUse, StrangerRow
+from moiety.agent.control.other_rows import OUTSIDE
+from moiety.agent.control.rows import GpuUse, ProcessRow, StrangerRow
 from moiety.pool.engine.messages import CardView, MachineView
 from moiety.pool.paths import PoolPaths
 
 STEP_MILLI: Final = 50
 """Measured use is rounded up to this, so that small changes change nothing."""
+
+MINUTE_S: Final = 60.0
+"""Of so much time the agent says how long the work of a process outside moiety ran."""
 
 
 def look(paths: PoolPaths, arguments: list[str], own: Collection[str]) -> MachineView:
@@ -28,22 +32,42 @@ def look(paths: PoolPaths, arguments: list[str], own: Collection[str]) -> Machin
     watched = ask_or_start(
         paths.agent, arguments, lambda call: call.ask(protocol.WatchRequest(), protocol.Watched)
     )
+    processes = ask_or_start(
+        paths.agent,
+        arguments,
+        lambda call: call.ask(protocol.Ps(outside=True), protocol.Processes),
+    )
+    status = ask_or_start(
+        paths.agent, arguments, lambda call: call.ask(protocol.Status(), protocol.NodeStatus)
+    )
     return MachineView(
         name=os.uname().nodename.partition(".")[0] or "localhost",
         cpu_milli=(os.cpu_count() or 1) * 1000,
         memory_mib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
-        cards=cards_of(gpus.rows, watched.strangers, own),
+        cards=cards_of(gpus.rows, watched.strangers, own, processes.rows),
+        arena_mib=status.arena_bytes >> 20,
     )
 
 
 def cards_of(
-    rows: Iterable[GpuUse], strangers: Iterable[StrangerRow], own: Collection[str]
+    rows: Iterable[GpuUse],
+    strangers: Iterable[StrangerRow],
+    own: Collection[str],
+    processes: Iterable[ProcessRow] = (),
 ) -> list[CardView]:
-    """The GPUs with what is promised outside the pool, and what processes outside moiety have."""
+    """The GPUs with what is promised outside the pool, and what processes outside moiety have.
+
+    `strangers` were measured over time, `processes` are those of now.
+    """
     busy: Counter[int] = Counter()
     used: Counter[int] = Counter()
+    now: Counter[int] = Counter()
+    for process in processes:
+        if process.state == OUTSIDE and process.gpu is not None:
+            now[process.gpu] += process.resident_bytes >> 20
     for each in strangers:
-        busy[each.gpu] += _in_steps(each.busy or 0.0)
+        worked = max(each.busy or 0.0, min(each.worked_s / MINUTE_S, 1.0))
+        busy[each.gpu] += _in_steps(worked)
         used[each.gpu] += (each.used_bytes or 0) >> 20
     found = []
     for row in rows:
@@ -57,7 +81,7 @@ def cards_of(
                 memory_mib=row.capacity_bytes >> 20,
                 usable=not (row.drained or row.lost),
                 outside_milli=min(max(milli, 0) + busy[row.gpu], 1000),
-                outside_mib=max(mib, 0) + used[row.gpu],
+                outside_mib=max(mib, 0) + max(used[row.gpu], now[row.gpu]),
             )
         )
     return found

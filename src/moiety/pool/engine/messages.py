@@ -32,6 +32,8 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     cpu_milli: int
     memory_mib: int
     cards: list[CardView]
+    arena_mib: int = 0
+    """Host memory to which the agent moves what leaves the GPUs."""
 
 
 class CycleRequest(msgspec.Struct, frozen=True, tag="cycle"):

@@ -9,7 +9,7 @@ import msgspec
 
 from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
-from moiety.policy.model.decisions import CyclePlan
+from moiety.policy.model.decisions import CyclePlan, Reason
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
@@ -32,6 +32,7 @@ from moiety.pool.engine.snapshot import (
     orders_of,
     reasons_of,
     snapshot_of,
+    whole_memory_mib,
     workload_of,
 )
 from moiety.pool.model.projects import queues_of
@@ -59,10 +60,13 @@ class PoolPlanner:
         self._workloads: dict[int, Workload] = {}
         self._machine: MachineView | None = None
         self._nodes = PoolNodes()
-        self._models: list[str] = []
+        self._models: tuple[list[str], int] = ([], 0)
+        """The models of the machine, and the memory that work of whole GPUs needs."""
         self._kept = KeptState()
         self._known: WorkloadMix | None = None
         self._known_of = 0
+        self._beyond: dict[int, WaitReason] = {}
+        """By number, of the last decision: memory limits are too much for work that had GPUs."""
         self._reasons: dict[str, WaitReason] = {}
         self._explained: tuple[int, MachineView | None] = (-1, None)
         """The change and the machine of `_reasons`."""
@@ -74,7 +78,11 @@ class PoolPlanner:
         plan = self._decide(snapshot, NO_MOVES)
         if plan.look_s is not None and plan.look_s > asked.now_s:
             later.append(plan.look_s)  # else when something has ended, which it will hear of
-        answer = orders_of(plan, self._rows, self._nodes, min(later, default=None))
+        self._beyond = {}
+        answer = orders_of(
+            plan, self._rows, self._nodes, min(later, default=None),
+            asked.machine.arena_mib, self._beyond,
+        )  # fmt: skip
         return msgspec.structs.replace(answer, memory=self._memory.dump(asked.now_s))
 
     def reasons(self, asked: ReasonsRequest) -> ReasonsAnswer:
@@ -84,10 +92,16 @@ class PoolPlanner:
             self._reasons = reasons_of(self._decide(snapshot, WITH_REASONS))
             self._explained = self._change, asked.machine
         eligible = Eligible.of(self._rows.values(), asked.now_s)
+        beside = self._nodes.beside()
         found = {}
         for number in asked.numbers:
             row = self._rows.get(number)
-            why = None if row is None else eligible.why_not(row) or self._reasons.get(str(number))
+            if row is None:
+                continue
+            why = eligible.why_not(row) or self._beyond.get(number)
+            why = why or self._reasons.get(str(number))
+            if why is not None and beside and why.kind == Reason.GPUS_FULL:
+                why = msgspec.structs.replace(why, text=f"{why.text}; {beside}")
             if why is not None:
                 found[number] = why
         return ReasonsAnswer(found)
@@ -102,11 +116,11 @@ class PoolPlanner:
     def _read(self, machine: MachineView, now_s: float) -> Snapshot:
         if machine != self._machine:
             self._machine, self._nodes = machine, nodes_of(machine)
-            models = sorted({card.model for card in machine.cards})
+            models = sorted({card.model for card in machine.cards}), whole_memory_mib(machine)
             if models != self._models:
                 self._models = models
                 self._workloads = {
-                    number: workload_of(row, models) for number, row in self._rows.items()
+                    number: workload_of(row, *models) for number, row in self._rows.items()
                 }
         queues = queues_of(stored.projects(self._connection))
         monday_s = monday_of(now_s)
@@ -114,9 +128,9 @@ class PoolPlanner:
         changed = self._changed()
         for row in changed:
             if row.state in ACTIVE or row.state is WorkState.PENDING:
-                self._rows[row.id] = row
-                if row.id not in self._workloads:
-                    self._workloads[row.id] = workload_of(row, self._models)
+                before, self._rows[row.id] = self._rows.get(row.id), row
+                if before is None or _asked_by(before) != _asked_by(row):
+                    self._workloads[row.id] = workload_of(row, *self._models)
             else:
                 self._rows.pop(row.id, None)
                 self._workloads.pop(row.id, None)
@@ -138,6 +152,14 @@ class PoolPlanner:
 
     def _learned_of(self, row: WorkRow) -> Workload:
         """A workload as the memory knows it."""
-        found = self._workloads.get(row.id) or workload_of(row, self._models)
+        found = self._workloads.get(row.id) or workload_of(row, *self._models)
         sizes = [card.memory_mib for card in self._machine.cards] if self._machine else []
         return with_milli(found, min(sizes, default=1))
+
+
+def _asked_by(row: WorkRow) -> tuple[object, ...]:
+    """What of a row a user can change while it waits or runs."""
+    return (
+        row.gpus, row.gpu_milli, row.gpu_memory_mib, row.gpu_model, row.cpu_milli, row.memory_mib,
+        row.priority, row.time_limit_s, row.project,
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from moiety.pool.engine.eligible import Eligible
+from moiety.pool.engine.books import GpuBooks
 from moiety.pool.engine.messages import (
     CardView,
     CycleAnswer,
@@ -30,6 +31,10 @@ TASK_STEP_S: Final = 1e-6
 """Tasks of an array are submitted together, and the first are tried first."""
 SHAPES_KEPT: Final = 4096
 """Shapes that are kept for the next workload that asks for the same."""
+BESIDE_MAX: Final = 3
+"""The most GPUs that a reason names."""
+WHOLE_NEEDS: Final = 9
+"""Tenths of a GPU's memory that work of the whole GPU needs beside an idle process of others."""
 FIRST_MONDAY_S: Final = 4 * 86400.0
 """The first Monday of Unix time, at midnight of UTC."""
 
@@ -50,6 +55,19 @@ class PoolNodes:
             if own or not wanted:
                 return Spot(name, own, gpu_milli)
         return Spot(next(iter(self.cards)), (), 0)
+
+    def beside(self) -> str:
+        """What programs outside the pool have of the GPUs, in words; empty: nothing."""
+        parts = [
+            f"{card.outside_mib} MiB and {card.outside_milli / 10:g} % of the time of GPU "
+            f"{card.index}"
+            for cards in self.cards.values()
+            for card in cards
+            if card.outside_mib or card.outside_milli
+        ]
+        more = f" and of {len(parts) - BESIDE_MAX} more" if len(parts) > BESIDE_MAX else ""
+        shown = ", ".join(parts[:BESIDE_MAX])
+        return f"programs outside the pool have {shown}{more}" if parts else ""
 
     def indices(self, spot: Spot) -> list[int]:
         """The GPUs of the machine at a place."""
@@ -81,7 +99,18 @@ def nodes_of(machine: MachineView) -> PoolNodes:
     return found
 
 
-def workload_of(row: WorkRow, models: Iterable[str]) -> Workload:
+def whole_memory_mib(machine: MachineView) -> int:
+    """The memory that work of whole GPUs needs of each, where others have some of it; else 0.
+
+    What has memory of a GPU and does nothing does not keep work of a whole GPU from it, if that is
+    little; without such processes, memory does not count for it.
+    """
+    if not any(card.outside_mib and not card.outside_milli for card in machine.cards):
+        return 0
+    return min(card.memory_mib for card in machine.cards) * WHOLE_NEEDS // 10
+
+
+def workload_of(row: WorkRow, models: Iterable[str], whole_mib: int = 0) -> Workload:
     """A workload as the engine knows it; `models` are those of the machine."""
     named = row.gpu_model.lower()
     wanted = frozenset(m for m in models if named in m.lower()) if named else frozenset()
@@ -92,7 +121,7 @@ def workload_of(row: WorkRow, models: Iterable[str]) -> Workload:
             memory_mib=row.memory_mib,
             gpus=row.gpus,
             gpu_milli=row.gpu_milli,
-            gpu_memory_mib=row.gpu_memory_mib,
+            gpu_memory_mib=row.gpu_memory_mib or (whole_mib if row.gpu_milli == WHOLE_GPU else 0),
             models=wanted or (frozenset({row.gpu_model}) if named else frozenset()),
         ),
         queue=row.project,
@@ -119,9 +148,11 @@ def outside_work(nodes: PoolNodes) -> tuple[list[Workload], list[Running]]:
         for at, card in enumerate(cards):
             if not (card.outside_milli or card.outside_mib):
                 continue
-            milli = min(max(card.outside_milli, 1), WHOLE_GPU)
+            milli = min(card.outside_milli, WHOLE_GPU)
             shape = Shape(
-                gpus=1, gpu_milli=milli, gpu_memory_mib=min(card.outside_mib, card.memory_mib)
+                gpus=1,
+                gpu_milli=max(milli, 1),  # 0 would be the part that the memory is
+                gpu_memory_mib=min(card.outside_mib, card.memory_mib),
             )
             label = f"{OUTSIDE}{card.index}"
             workloads.append(
@@ -186,14 +217,19 @@ def orders_of(
     rows: Mapping[int, WorkRow],
     nodes: PoolNodes,
     look_s: float | None = None,
+    arena_mib: int = 0,
+    beyond: dict[int, WaitReason] | None = None,
 ) -> CycleAnswer:
     """The orders of a plan. A start on GPUs that others still have is left to a later cycle.
 
-    Work that has had its time is ended by its supervisor.
+    Work that has had its time is ended by its supervisor. `beyond` is told of work for which there
+    are GPUs, but whose memory limit is too much beside those of others.
     """
     ends: list[EndOrder] = []
     starts: list[StartOrder] = []
-    books = GpuBooks(nodes, rows.values())
+    books = GpuBooks(
+        [card for each in nodes.cards.values() for card in each], rows.values(), arena_mib
+    )
     for each in plan:
         if isinstance(each, Eviction):
             row = rows.get(int(each.task.workload))
@@ -205,6 +241,8 @@ def orders_of(
             cards = nodes.indices(each.spot)
             if books.take(row, cards, each.spot.gpu_milli):
                 starts.append(StartOrder(row.id, row.attempt + 1, cards, each.spot.gpu_milli))
+            elif beyond is not None and (why := books.beyond_limits(row, cards)):
+                beyond[row.id] = why
     return CycleAnswer(ends, starts, look_s)
 
 
@@ -222,38 +260,3 @@ def reasons_of(plan: Iterable[Decision]) -> dict[str, WaitReason]:
         for each in plan
         if isinstance(each, PlacementRefusal)
     }
-
-
-class GpuBooks:
-    """What of each GPU is given out now: a plan counts what it ends as free before it is."""
-
-    def __init__(self, nodes: PoolNodes, rows: Iterable[WorkRow]) -> None:
-        cards = [card for each in nodes.cards.values() for card in each]
-        self._memory_mib = {card.index: card.memory_mib for card in cards}
-        self.milli = {card.index: card.outside_milli for card in cards}
-        self.mib = {card.index: card.outside_mib for card in cards}
-        for row in rows:
-            if row.state in ACTIVE and not row.opportunistic:
-                self._add(row, row.cards, self._milli_of(row, row.cards))
-
-    def _milli_of(self, row: WorkRow, cards: Iterable[int]) -> int:
-        sizes = [self._memory_mib.get(card, 1) for card in cards]
-        if row.gpu_milli or not sizes:
-            return row.gpu_milli
-        return -(-row.gpu_memory_mib * WHOLE_GPU // min(sizes))
-
-    def _add(self, row: WorkRow, cards: Iterable[int], milli: int) -> None:
-        for card in cards:
-            self.milli[card] = self.milli.get(card, 0) + milli
-            self.mib[card] = self.mib.get(card, 0) + row.gpu_memory_mib
-
-    def take(self, row: WorkRow, cards: list[int], milli: int) -> bool:
-        """Give GPUs to a workload; False: what it needs of them is not free yet."""
-        if row.opportunistic:
-            return True
-        for card in cards:
-            has_time = self.milli[card] + milli <= WHOLE_GPU
-            if not has_time or self.mib[card] + row.gpu_memory_mib > self._memory_mib[card]:
-                return False
-        self._add(row, cards, milli)
-        return True

@@ -1,0 +1,84 @@
+"""The three books of a pool: promised time, promised memory, and all memory limits together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.pool.engine.messages import CardView, WaitReason
+from moiety.pool.model.records import WorkRow
+from moiety.pool.model.states import ACTIVE
+
+
+class GpuBooks:
+    """What of each GPU is given out now: a plan counts what it ends as free before it is.
+
+    Promised time is at most 1 for each GPU, and promised memory at most what its arbiter shares
+    out. All memory limits, those of suspended work too, are together at most what all arbiters
+    share out and what their arena holds: else what leaves a GPU might find no place.
+    """
+
+    def __init__(
+        self, cards: Sequence[CardView], rows: Iterable[WorkRow], arena_mib: int = 0
+    ) -> None:
+        self._memory_mib = {card.index: card.memory_mib for card in cards}
+        self._own_mib = {card.index: max(card.memory_mib - card.outside_mib, 0) for card in cards}
+        """What of each GPU's memory no other program has."""
+        self.milli = {card.index: card.outside_milli for card in cards}
+        self.mib = {card.index: card.outside_mib for card in cards}
+        self.limits_mib = sum(card.outside_mib for card in cards)
+        """All memory limits, and what processes outside the pool have."""
+        self.holds_mib = sum(self._memory_mib.values()) + arena_mib
+        for row in rows:
+            if row.state in ACTIVE:
+                self._add(row, row.cards, self._milli_of(row, row.cards))
+
+    def take(self, row: WorkRow, cards: Sequence[int], milli: int) -> bool:
+        """Give GPUs to a workload; False: what it needs of them is not free yet."""
+        if self.beyond_limits(row, cards):
+            return False
+        if not row.opportunistic:
+            for card in cards:
+                has_time = self.milli[card] + milli <= WHOLE_GPU
+                if not has_time or self.mib[card] + row.gpu_memory_mib > self._memory_mib[card]:
+                    return False
+        self._add(row, cards, milli)
+        return True
+
+    def beyond_limits(self, row: WorkRow, cards: Sequence[int]) -> WaitReason | None:
+        """Why a workload waits whose memory limit is too much beside those of others."""
+        own = self._limit_mib(row, cards)
+        over = self.limits_mib + own - self.holds_mib
+        if not cards or over <= 0:
+            return None
+        text = (
+            f"it may allocate {own} MiB, others {self.limits_mib} MiB, and all GPUs and the host "
+            f"memory for them have {self.holds_mib} MiB: {over} MiB too little "
+            "(a smaller --memory-limit needs less)"
+        )
+        numbers = {"limit_mib": own, "others_mib": self.limits_mib, "holds_mib": self.holds_mib}
+        return WaitReason("memory-limits", text, numbers=numbers)
+
+    def _limit_mib(self, row: WorkRow, cards: Sequence[int]) -> int:
+        """What it may allocate on all of its GPUs; without a limit, the part that it was promised.
+
+        Opportunistic work has no promise: without a limit it may take all of a GPU.
+        """
+        if row.memory_limit_mib or row.gpu_memory_mib:
+            return max(row.memory_limit_mib, row.gpu_memory_mib) * len(cards)
+        milli = WHOLE_GPU if row.opportunistic else row.gpu_milli
+        return sum(self._own_mib.get(card, 0) * milli // WHOLE_GPU for card in cards)
+
+    def _milli_of(self, row: WorkRow, cards: Sequence[int]) -> int:
+        sizes = [self._memory_mib.get(card, 1) for card in cards]
+        if row.gpu_milli or not sizes:
+            return row.gpu_milli
+        return -(-row.gpu_memory_mib * WHOLE_GPU // min(sizes))
+
+    def _add(self, row: WorkRow, cards: Sequence[int], milli: int) -> None:
+        self.limits_mib += self._limit_mib(row, cards)
+        if row.opportunistic:
+            return
+        for card in cards:
+            self.milli[card] = self.milli.get(card, 0) + milli
+            self.mib[card] = self.mib.get(card, 0) + row.gpu_memory_mib
