@@ -135,6 +135,7 @@ REFUSED = (
     (("explain", "../../status"), 66, "no workload"),
     (("logs", "99999999999999999999"), 66, "no workload"),
     (("apply", "-f", "/no/such/file"), 65, "cannot be read"),
+    (("diff", "-f", "/no/such/file"), 65, "cannot be read"),
 )
 
 

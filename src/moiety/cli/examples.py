@@ -106,6 +106,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety history --project nlp -o json", "for a script"),
     ),
     "apply": (("moiety apply -f pool.yaml", "quotas, limits, weights, priorities"),),
+    "diff": (("moiety diff -f pool.yaml", "before `moiety apply -f pool.yaml`"),),
     "down": (("moiety down", "the queue stays"),),
     "slurm": (("moiety slurm install ~/bin", "then sbatch job.sh"),),
     "slurm install": (("moiety slurm install ~/bin", "sbatch, squeue and the others"),),

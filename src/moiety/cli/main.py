@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "restore": "Put a copy of the pool's store in its place, while the pool is down.",
     "history": "List what has ended in the pool, and how.",
     "apply": "Make or change the projects of the pool.",
+    "diff": "Show what `apply` would change, and who would have too much then.",
     "down": "End the pool; what runs goes on.",
     "slurm": "Let the scripts and programs of Slurm use the pool.",
     "container": "Give containers a share of the GPUs.",

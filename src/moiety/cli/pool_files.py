@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from moiety.model.errors import PoolFileInvalid, YamlMissing
 from moiety.model.format import format_bytes
+from moiety.pool.model.records import Projects
 
 FILE_MAX: Final = 1 << 20
+
+
+def read_projects(file: str) -> Projects:
+    """The projects of a pool.yaml; raises PoolFileInvalid or YamlMissing."""
+    try:
+        wanted = msgspec.convert(read_yaml(Path(file)), Projects)
+    except msgspec.ValidationError as error:
+        raise PoolFileInvalid(file, str(error)) from None
+    for each in wanted.projects:  # JSON has no such numbers
+        if not all(map(math.isfinite, (each.quota or 0, each.limit or 0, each.weight))):
+            raise PoolFileInvalid(file, f"project {each.name}: a number is not finite")
+    return wanted
 
 
 def read_yaml(path: Path) -> Any:

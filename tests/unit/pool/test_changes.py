@@ -11,7 +11,7 @@ import pytest
 from moiety.model.errors import BadArgument, ProjectUnknown, WorkStateWrong
 from moiety.pool.model.records import ProjectRow
 from moiety.pool.model.states import WorkState
-from moiety.pool.store import changes, rows
+from moiety.pool.store import changes, project_check, rows
 from moiety.pool.store.insertion import log_path
 from tests.support.pool_store import store_in, submission, submitted
 
@@ -146,3 +146,38 @@ def test_each_change_has_a_number_that_readers_ask_after(store: sqlite3.Connecti
 def test_patterns_of_a_log_are_replaced() -> None:
     assert log_path("%x-%j-%A-%a%%.log", "/home/ann", "n", 14, 12, 2) == "/home/ann/n-14-12-2%.log"
     assert log_path("/var/%04j/%12a/%q%", "/", "n", 14, 14, None) == "/var/0014/0000000000/%q%"
+
+
+def test_a_diff_says_what_would_change_and_changes_nothing(store: sqlite3.Connection) -> None:
+    changes.apply(store, [ProjectRow(name="nlp", quota=2)])
+    number = submitted(store, 1.0, project="nlp", gpus=2).id
+    changes.begin_attempt(store, number, 1, [0, 1], 2.0)
+    wanted = [
+        ProjectRow(name="nlp", quota=1, users=["ann"]),
+        ProjectRow(name="vision", quota=1, limit=3),
+    ]
+    found = project_check.diff(store, wanted)
+    assert found.changes == [
+        "project nlp: quota 2 becomes 1",
+        "project nlp: users none becomes ann",
+        "project vision: new, with a quota of 1",
+    ]
+    assert found.above == [
+        "project nlp has 2 GPUs, and its quota would be 1: others may have the rest back"
+    ]
+    assert project_check.diff(store, [ProjectRow(name="nlp", quota=2)]).changes == []
+    limited = project_check.diff(store, [ProjectRow(name="nlp", limit=1)])
+    assert limited.above == ["project nlp has 2 GPUs, and its limit would be 1"]
+    with pytest.raises(BadArgument):
+        project_check.diff(store, [ProjectRow(name="nlp", parent="nobody")])
+
+
+def test_quotas_by_the_hour_are_checked_at_each_hour(store: sqlite3.Connection) -> None:
+    night = ProjectRow(name="a", parent="lab", quota=1, windows=["mon-fri 20:00-08:00=3"])
+    with pytest.raises(BadArgument, match="3 GPUs together on Mon 20:00"):
+        changes.apply(store, [ProjectRow(name="lab", quota=2), night])
+    changes.apply(store, [ProjectRow(name="lab", quota=3), night])
+    assert rows.project(store, "a").windows == ["mon-fri 20:00-08:00=3"]
+    for text in ("sometimes=3", "25:00-26:00=1", "mon-fri 20:00-08:00=-1"):
+        with pytest.raises(BadArgument):
+            changes.apply(store, [ProjectRow(name="a", quota=1, windows=[text])])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
 from moiety.pool.engine.messages import CardView, CycleRequest, MachineView, ReasonsRequest
 from moiety.pool.engine.planner import PoolPlanner
+from moiety.pool.model.projects import FIRST_MONDAY_S, monday_of
 from moiety.pool.model.records import PREEMPTED, ProjectRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, memory
@@ -224,3 +226,26 @@ def test_what_depends_on_others_is_not_tried(
     changes.end_attempt(store, number, 1, WorkState.DONE, "exited 0", 4.0)
     why = planner.reasons(ReasonsRequest(TWO, 5.0, [never])).reasons
     assert (why[never].kind, why[never].is_final) == ("dependency-never", True)
+
+
+def test_a_quota_of_a_time_of_day_holds_then(
+    store: sqlite3.Connection, planner: PoolPlanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    day, night = ["08:00-20:00=2"], ["20:00-08:00=2"]
+    projects = [ProjectRow(name="a", windows=day), ProjectRow(name="b", windows=night)]
+    changes.apply(store, projects)
+    monday_s = FIRST_MONDAY_S + 50 * 7 * 86400
+    for card in range(2):
+        number = submitted(store, monday_s, project="b").id
+        changes.begin_attempt(store, number, 1, [card], monday_s)
+    submitted(store, monday_s, project="a", gpus=2)
+    at_night = planner.cycle(CycleRequest(TWO, monday_s + 7.9 * 3600))
+    assert at_night.ends == []
+    assert at_night.look_s is not None
+    assert at_night.look_s <= monday_s + 8 * 3600, "it looks again when the day begins"
+    assert len(planner.cycle(CycleRequest(TWO, monday_s + 8.1 * 3600)).ends) == 2
+    monkeypatch.setenv("TZ", "UTC-2")  # two hours ahead: the day has begun at six of UTC
+    time.tzset()
+    assert monday_of(monday_s) == FIRST_MONDAY_S - 7200

@@ -9,7 +9,6 @@ from moiety.policy.cycle import decide
 from moiety.policy.model.snapshot import Snapshot, Spot
 from moiety.pool.engine.messages import CardView, MachineView, WaitReason
 from moiety.pool.engine.snapshot import (
-    FIRST_MONDAY_S,
     nodes_of,
     orders_of,
     reasons_of,
@@ -17,7 +16,7 @@ from moiety.pool.engine.snapshot import (
     whole_memory_mib,
     workload_of,
 )
-from moiety.pool.model.projects import queues_of
+from moiety.pool.model.projects import FIRST_MONDAY_S, queues_of
 from moiety.pool.model.records import ProjectRow, WorkRow
 from moiety.pool.model.states import WorkState
 

@@ -27,7 +27,6 @@ from moiety.pool.engine.messages import (
 )
 from moiety.pool.engine.snapshot import (
     PoolNodes,
-    monday_of,
     nodes_of,
     orders_of,
     reasons_of,
@@ -35,7 +34,7 @@ from moiety.pool.engine.snapshot import (
     whole_memory_mib,
     workload_of,
 )
-from moiety.pool.model.projects import queues_of
+from moiety.pool.model.projects import monday_of, queues_of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 from moiety.pool.store import memory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,8 +12,8 @@ from moiety.policy.model.decisions import Decision, Eviction, Placement, Placeme
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
-from moiety.pool.engine.eligible import Eligible
 from moiety.pool.engine.books import GpuBooks
+from moiety.pool.engine.eligible import Eligible
 from moiety.pool.engine.messages import (
     CardView,
     CycleAnswer,
@@ -23,6 +22,7 @@ from moiety.pool.engine.messages import (
     StartOrder,
     WaitReason,
 )
+from moiety.pool.model.projects import FIRST_MONDAY_S
 from moiety.pool.model.records import OUTSIDE, PREEMPTED, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
@@ -35,8 +35,6 @@ BESIDE_MAX: Final = 3
 """The most GPUs that a reason names."""
 WHOLE_NEEDS: Final = 9
 """Tenths of a GPU's memory that work of the whole GPU needs beside an idle process of others."""
-FIRST_MONDAY_S: Final = 4 * 86400.0
-"""The first Monday of Unix time, at midnight of UTC."""
 
 
 @dataclass(slots=True)
@@ -244,11 +242,6 @@ def orders_of(
             elif beyond is not None and (why := books.beyond_limits(row, cards)):
                 beyond[row.id] = why
     return CycleAnswer(ends, starts, look_s)
-
-
-def monday_of(now_s: float) -> float:
-    """A Monday's midnight on the machine's clock: times of day are those of its time zone."""
-    return FIRST_MONDAY_S - time.localtime(now_s).tm_gmtoff
 
 
 def reasons_of(plan: Iterable[Decision]) -> dict[str, WaitReason]:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from typing import Final
 
 from moiety.model.errors import BadArgument
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.policy.model.queues import Amounts, Queue
+from moiety.policy.model.queues import Amounts, Queue, Window
 from moiety.pool.model.names import NAME
 from moiety.pool.model.records import WEIGHT_MAX, ProjectRow
+from moiety.sim import schedule
+
+FIRST_MONDAY_S: Final = 4 * 86400.0
+"""The first Monday of Unix time, at midnight of UTC."""
 
 
 def queue_of(row: ProjectRow) -> Queue:
@@ -24,12 +30,25 @@ def queue_of(row: ProjectRow) -> Queue:
         limit=_amounts(row.limit, row.name),
         weight=row.weight,
         priority=row.priority,
+        windows=tuple(each for text in row.windows for each in _windows(text, row.name)),
     )
+
+
+def monday_of(now_s: float) -> float:
+    """A Monday's midnight on the machine's clock: times of day are those of its time zone."""
+    return FIRST_MONDAY_S - time.localtime(now_s).tm_gmtoff
 
 
 def queues_of(projects: Iterable[ProjectRow]) -> tuple[Queue, ...]:
     """The queues of all projects; raises InvalidValue for values that contradict."""
     return tuple(queue_of(each) for each in projects)
+
+
+def _windows(text: str, name: str) -> tuple[Window, ...]:
+    try:
+        return schedule.windows(text)
+    except ValueError as error:
+        raise BadArgument(f"project {name}: {error}", "mon-fri 20:00-08:00=12") from None
 
 
 def _amounts(gpus: float | None, name: str) -> Amounts:

@@ -233,6 +233,8 @@ class ProjectRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The most that it ever has; None: as much as there is."""
     weight: float = 1.0
     priority: int = 0
+    windows: list[str] = []
+    """Times of a week with another quota, such as `mon-fri 20:00-08:00=12`, in local time."""
     users: list[str] = []
     """Who may submit: users, and groups as `@name`; empty: every user."""
     viewers: list[str] = []
@@ -245,6 +247,15 @@ class Projects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of pool.yaml."""
 
     projects: list[ProjectRow]
+
+
+class ProjectsDiff(msgspec.Struct, frozen=True, kw_only=True):
+    """What an `apply` would change."""
+
+    changes: list[str]
+    """One line for each value that would be different."""
+    above: list[str]
+    """One line for each project that would have more than it may, as things are now."""
 
 
 class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,10 @@ from typing import Any
 
 import msgspec
 
-from moiety.model.errors import BadArgument, InvalidValue, WorkStateWrong
-from moiety.policy.model.queues import QueueTree
-from moiety.pool.model.projects import queues_of
+from moiety.model.errors import BadArgument, WorkStateWrong
 from moiety.pool.model.records import ProjectRow, Submission, WorkRow, shape_of
 from moiety.pool.model.states import ACTIVE, ENDS, WAITING, WorkState, may_follow
-from moiety.pool.store import dependencies, rows
+from moiety.pool.store import dependencies, project_check, rows
 from moiety.pool.store.insertion import insert
 
 
@@ -232,27 +230,7 @@ def apply(connection: sqlite3.Connection, projects: Sequence[ProjectRow]) -> lis
 
     Raises InvalidValue if the tree that they make with the others makes no sense.
     """
-    known = {each.name: each for each in rows.projects(connection)}
-    wanted = known | {each.name: each for each in projects}
-    try:
-        tree = QueueTree(queues_of(wanted.values()))
-    except InvalidValue as error:
-        raise BadArgument(error.what, "another parent, quota or limit") from None
-    for parent, _, total, own in tree.above_parents():
-        raise BadArgument(
-            f"the projects below {parent} have a quota of {total / 1000:g} GPUs together, "
-            f"and it has {own / 1000:g}",
-            "smaller quotas",
-        )
-    for name, below in tree.children.items():
-        has = connection.execute(
-            f"SELECT count(*) FROM workload WHERE project = ? AND {rows.LIVE}", (name,)
-        ).fetchone()[0]
-        if name is not None and below and has:
-            raise BadArgument(
-                f"project {name} has {has} workloads, so it can have no projects below it",
-                "another parent",
-            )
+    known = project_check.check(connection, projects)
     lines = []
     for each in projects:
         before = known.get(each.name)

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from moiety.pool.api.answers import answer, body_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.model.records import Projects
-from moiety.pool.store import changes, rows
+from moiety.pool.model.records import Projects, ProjectsDiff
+from moiety.pool.store import changes, project_check, rows
 
 
 async def on_projects(pool: ServedPool, request: Request, caller: Caller) -> Response:
@@ -36,7 +36,15 @@ async def on_apply(pool: ServedPool, request: Request, caller: Caller) -> Respon
     return answer({"changes": lines})
 
 
+async def on_diff(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """What an `apply` would change, and which projects would have too much then."""
+    caller.must_be_admin("change projects")
+    wanted = await body_of(request, Projects)
+    return answer(project_check.diff(pool.reader, wanted.projects))
+
+
 ROUTES: Final = (
     ApiRoute("GET", "/projects", on_projects, Projects),
+    ApiRoute("POST", "/projects/diff", on_diff, ProjectsDiff, body=Projects),
     ApiRoute("PUT", "/projects", on_apply, dict[str, list[str]], body=Projects),
 )
