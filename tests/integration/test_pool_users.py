@@ -181,6 +181,8 @@ def test_a_killed_supervisor_is_settled_by_a_starter(pool: MachinePool, both: bo
         script = f"(setsid sleep 1000 & echo $!) >{pool.setting.folder}/out/pid; exec sleep 1000"
         number = submit(pool, alice, script, "--grace", "0.1s")
         pool.until_state(number, "running")
+        below = pool.setting.folder / "out" / "pid"
+        until(lambda: below.exists() and below.read_text().endswith("\n"), "it has a child")
         found = started(pool, number)
         if both:
             pool.kill_starter()
@@ -191,7 +193,7 @@ def test_a_killed_supervisor_is_settled_by_a_starter(pool: MachinePool, both: bo
         assert (row.state, row.exit_code) == (WorkState.FAILED, None)
         assert "its supervisor was killed" in row.reason
         assert not is_running(found.child.pid)
-        assert both or not is_running(int((pool.setting.folder / "out" / "pid").read_text()))
+        assert both or not is_running(int(below.read_text()))
 
 
 def test_down_ends_both_and_a_new_pool_takes_over(pool: MachinePool) -> None:
