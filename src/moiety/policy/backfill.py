@@ -78,7 +78,7 @@ def long_waiting(state: ClusterState) -> Iterator[GangPart]:
     They come by priority, then by age.
     """
     oldest = [
-        line.entries[0][1]
+        line.entries[0][2]
         for lines in WaitingLines.current(state).of.values()
         for line in lines.values()
         if line.lacks[GPU_MILLI] > WHOLE_GPU

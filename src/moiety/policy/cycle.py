@@ -13,8 +13,9 @@ from moiety.policy.actions import actions
 from moiety.policy.autoscaler import ScalingPlan, scale, with_growth
 from moiety.policy.backfill import Reservation, long_waiting, reserve
 from moiety.policy.cycle_settings import USUAL, CycleSettings
-from moiety.policy.estimate.remaining_time import takes_at_most
+from moiety.policy.estimate.remaining_time import takes_at_most, unknown
 from moiety.policy.explain.pending_reasons import PendingReasons, ending
+from moiety.policy.garbage import uncollected
 from moiety.policy.memory import PolicyMemory
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.decisions import CyclePlan, Decision, PlacementRefusal
@@ -64,9 +65,10 @@ def decide(
 
     Raises InvalidValue for a snapshot or changes that make no sense.
     """
-    cycle = Cycle(snapshot, known, settings, budget, memory, kept, changes)
-    cycle.run()
-    plan = CyclePlan(cycle.actions(), cycle.look_s(), cycle.remarks)
+    with uncollected():
+        cycle = Cycle(snapshot, known, settings, budget, memory, kept, changes)
+        cycle.run()
+        plan = CyclePlan(cycle.actions(), cycle.look_s(), cycle.remarks)
     if kept is not None:
         kept.planned(plan)
     return plan
@@ -105,6 +107,8 @@ class Cycle:
         self.exchanges: dict[str, tuple[str, str]] = {}
         """Workloads that were larger than what is due to their queue, and yielded to another."""
         self.reserved: list[Reservation] = []
+        self._are_ends_known = settings.runtimes is not unknown or bool(self.state.bounded)
+        """Whether any work can be known to end before a reservation begins."""
         self.moves_left = settings.moves_max
         self._refusals: list[PlacementRefusal] | None = None
         self.scaled = ScalingPlan()
@@ -229,6 +233,10 @@ class Cycle:
             if outranks and (piece.claim not in unyielding or not self.settings.reservations):
                 return piece.claim not in unyielding
             if piece.claim in barred or (piece.likeness, True) in full:
+                return False
+            if not self.reserved:
+                return True
+            if not self._are_ends_known:
                 return False
             return lambda workload: self._left_to(workload) is None
 

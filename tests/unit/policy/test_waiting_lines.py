@@ -96,7 +96,7 @@ def test_lines_follow_the_state() -> None:
 def all_of(lines: WaitingLines) -> dict[tuple[str, object], tuple[Vector, bool, list[str]]]:
     """Each line by its queue and kind: what its work lacks, whether it is extra, and its names."""
     return {
-        (queue, kind): (line.lacks, line.is_extra, [name for (_, name), _ in line.entries])
+        (queue, kind): (line.lacks, line.is_extra, [name for _, name, _ in line.entries])
         for queue, of in lines.of.items()
         for kind, line in of.items()
     }

@@ -34,7 +34,7 @@ class PendingReasons:
         found: list[PlacementRefusal] = []
         for lines in WaitingLines.current(state).of.values():
             for line in lines.values():
-                work = [each for _, each in line.entries if each.name not in without]
+                work = [each for _, _, each in line.entries if each.name not in without]
                 found += self._of_line(work)
         found.sort(key=lambda each: each.task.workload)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 from zlib import crc32
 
 from moiety.model.errors import InvalidValue
@@ -119,6 +120,9 @@ class Affinity:
     """Only tasks of the same label run on its GPUs."""
 
 
+NO_LABELS: Final = Affinity()
+
+
 @dataclass(frozen=True, slots=True)
 class Subgroup:
     """Tasks of a workload that are alike."""
@@ -130,7 +134,7 @@ class Subgroup:
     tasks_min: int = 1
     """The fewest tasks with which it runs."""
     domain: Domain | None = None
-    company: Affinity = Affinity()
+    company: Affinity = NO_LABELS
 
     def __post_init__(self) -> None:
         if not 0 <= self.tasks_min <= self.tasks:

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from moiety.policy.model.workloads import Affinity, Workload
+from moiety.policy.model.workloads import NO_LABELS, Affinity, Workload
 from moiety.policy.place.arrays import Bools, Mask
 from moiety.policy.place.pools import Masks, Place, Pools
-
-NO_LABELS = Affinity()
 
 
 class AffinityIndex:
@@ -28,11 +26,12 @@ class AffinityIndex:
     @staticmethod
     def are_asked_for(workloads: tuple[Workload, ...]) -> bool:
         """Whether any task of these workloads has labels."""
-        return any(
-            subgroup.company != NO_LABELS
-            for workload in workloads
-            for subgroup in workload.subgroups
-        )
+        for workload in workloads:
+            for subgroup in workload.subgroups:
+                company = subgroup.company
+                if company is not NO_LABELS and company != NO_LABELS:
+                    return True
+        return False
 
     def change(self, company: Affinity, place: Place, sign: int) -> None:
         """A task with these labels begins (sign 1) or ends (-1) there."""

@@ -61,11 +61,15 @@ def typical_of(tasks: Mapping[Shape, int], covered_percent: int = COVERED_PERCEN
 
 def typical_work(workloads: Iterable[Workload]) -> WorkloadMix:
     """The same, from all tasks of workloads."""
-    counts: Counter[Shape] = Counter()
+    counts: dict[Shape, list[int]] = {}
     for workload in workloads:
         for subgroup in workload.subgroups:
-            counts[subgroup.shape] += subgroup.tasks
-    return typical_of(counts)
+            found = counts.get(subgroup.shape)
+            if found is None:
+                counts[subgroup.shape] = [subgroup.tasks]
+            else:
+                found.append(subgroup.tasks)
+    return typical_of({shape: sum(tasks) for shape, tasks in counts.items()})
 
 
 def _typical(tasks: Mapping[tuple[Shape, str], int], covered_percent: int) -> WorkloadMix:

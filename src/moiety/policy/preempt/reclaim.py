@@ -6,7 +6,7 @@ there is no such way, and nothing has changed.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
@@ -18,7 +18,7 @@ from moiety.policy.preempt.node_needs import Node
 from moiety.policy.preempt.preemption_trial import EndedUnit, clear
 from moiety.policy.preempt.reclaim_nodes import by_need, by_node, is_free_in_sum, openings, touches
 from moiety.policy.preempt.rights import ReclaimCheck, by_right
-from moiety.policy.preempt.upper_bound import enough_alone
+from moiety.policy.preempt.upper_bound import could_free, enough_alone
 from moiety.policy.preempt.victims import OPPORTUNISTS, Victims, VictimUnit
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart
@@ -121,9 +121,9 @@ def reclaim(
     """Make room by ending work of other queues that have too much."""
     right = ReclaimCheck(state, piece)
     others = [queue for queue in leavers.queues if queue != piece.workload.queue]
-    if not any(right.could(queue) for queue in others):
+    if not right.open_queues(others):
         return None
-    taking = _Taking(state, piece, leavers, moves_max, others)
+    taking = Taking(state, piece, leavers, moves_max, others)
     is_alone = len(piece.tasks) == 1 and not piece.is_tied
     if is_alone:
         plan = taking.in_order(None)
@@ -138,7 +138,7 @@ def reclaim(
 
 
 @dataclass(frozen=True, slots=True)
-class _Taking:
+class Taking:
     """Taking back for one piece: which units of other queues yield, in which order."""
 
     state: ClusterState
@@ -165,8 +165,27 @@ class _Taking:
             of(OPPORTUNISTS), by_right(right, self.others, of, without)
         )
         if len(self.piece.tasks) == 1 or self.piece.tasks[0][1].gpus > 1:
+            if not self.state.budget.is_bounded and not self.could_free(right, of):
+                return None
             picked = islice(picked, IN_ORDER_MAX)
         return self._clear(picked, right)
+
+    def could_free(self, right: ReclaimCheck, of: Callable[[str], Sequence[VictimUnit]]) -> bool:
+        """Whether the first units in order could free the GPUs that the first shape asks for.
+
+        It is a bound, found without ending any: as many units of each queue as of all together.
+        """
+        shape, count = self.piece.shapes[0]
+        if shape.gpu_memory_mib or not shape.gpus:  # its part of a GPU differs from node to node
+            return True
+        first = list(of(OPPORTUNISTS)[:IN_ORDER_MAX])
+        for queue in self.others:
+            if right.may_open(queue):
+                some = right.first_reached(queue, of(queue), IN_ORDER_MAX)
+                if some is None:
+                    return True
+                first += some
+        return could_free(self.state, self.piece, shape, count, first)
 
     def with_few(self, masks: Masks | None) -> list[EndedUnit] | None:
         """End only units of which each alone makes room for a task, first all of them, then fewer.

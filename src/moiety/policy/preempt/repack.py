@@ -28,7 +28,7 @@ def within_quota(state: ClusterState, without: Container[str]) -> list[GangPart]
     standing = state.standing
     for queue, lines in WaitingLines.current(state).of.items():
         for line in lines.values():
-            workload = line.entries[0][1]
+            workload = line.entries[0][2]
             piece = next_piece(state, workload)
             if piece is None or workload.is_opportunistic:
                 continue
@@ -37,7 +37,7 @@ def within_quota(state: ClusterState, without: Container[str]) -> list[GangPart]
             if _is_bounded(standing, queue, piece.amounts) and state.may_start(
                 workload, piece.amounts
             ):
-                found += _pieces(state, [each for _, each in line.entries], without)
+                found += _pieces(state, [each for _, _, each in line.entries], without)
     worth = state.worth
     found.sort(key=lambda piece: sort_key(piece.workload, worth, is_extra=piece.is_extra))
     return found

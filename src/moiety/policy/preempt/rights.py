@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby
 from math import inf
+from typing import Final
 
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.preempt.victims import ReversedName, VictimUnit
 from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI, TURN_S
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart
+
+UNSURE_MAX: Final = 256
+"""The most units that `first_reached` looks at."""
 
 
 class EvictionRight(IntEnum):
@@ -48,9 +52,11 @@ class ReclaimCheck:
         """Whether the piece's side may take by that right, from a level down."""
         self._may_any: dict[int, bool] = {}
         """Whether it may by any right."""
-        self._may_of = -1
+        self._version = self._shares_version = -1
         self._rights: dict[str, EvictionRight | None] = {}
         """The strongest right to units of each queue, and `_asked`, for the same usage."""
+        self._rights_on: dict[tuple[int, str], list[str]] = {}
+        """The queues in `_rights` by level and by the side that they are on there."""
         self._asked: dict[str, list[int]] = {}
         self._outsized: dict[str, list[VictimUnit]] = {}
         """Units by queue that were picked and are larger than what is due to their queue."""
@@ -68,16 +74,45 @@ class ReclaimCheck:
             return self._rights[other]
         except KeyError:
             found = self._rights[other] = self._find_right(other)
+            level, _, theirs = self._side(other)
+            self._rights_on.setdefault((level, theirs), []).append(other)
             return found
 
     def _renew(self) -> None:
-        """Forget what was found for another usage of the queues."""
-        if self._may_of != self._standing.version:
-            self._may_of = self._standing.version
+        """Forget what was found for another usage of the queues that it was found from."""
+        standing = self._standing
+        if self._version == standing.version:
+            return
+        if self._shares_version != standing.shares_version:
+            self._shares_version = standing.shares_version
             self._may.clear()
             self._may_any.clear()
             self._rights.clear()
+            self._rights_on.clear()
             self._asked.clear()
+        else:
+            for queue in set(standing.touched[self._version - self._shares_version :]):
+                self._forget(queue)
+        self._version = standing.version
+
+    def _forget(self, queue: str) -> None:
+        """Forget what was found from the usage of a leaf queue and of the queues above it."""
+        mine, theirs = self._standing.paths[self._queue], self._standing.paths[queue]
+        level = len(mine) if queue == self._queue else self._standing.fork(self._queue, queue)
+        if level < len(theirs):
+            side = theirs[level]
+            self._asked.pop(side, None)
+            for other in self._rights_on.pop((level, side), ()):
+                del self._rights[other]
+        if not level:
+            return
+        for at in range(level):  # what the two have in common is on the side of the piece there
+            self._may_any.pop(at, None)
+            for by in EvictionRight:
+                self._may.pop((at, by), None)
+        for at, side in [each for each in self._rights_on if each[0] < level]:
+            for other in self._rights_on.pop((at, side)):
+                del self._rights[other]
 
     def _find_right(self, other: str) -> EvictionRight | None:
         standing = self._standing
@@ -87,7 +122,7 @@ class ReclaimCheck:
         is_over_quota = standing.is_over_quota(theirs)
         if is_over_quota and self._may_ask(level, EvictionRight.QUOTA):
             return EvictionRight.QUOTA
-        if self._may_ask(level, EvictionRight.SHARE) and standing.is_over_fair_share(theirs):
+        if self._may_ask(level, EvictionRight.SHARE) and self._above_fair_share(theirs):
             return EvictionRight.SHARE
         if (
             is_over_quota
@@ -143,7 +178,25 @@ class ReclaimCheck:
         levels = range(len(self._standing.paths[self._queue]))
         if not any(map(self._may_ask_any, levels)):
             return []
-        return [other for other in others if self.could(other)]
+        has, rights, found = self._standing.has, self._rights, []
+        for other in others:
+            if other in rights:
+                if rights[other] is not None and any(has[other]):
+                    found.append(other)
+            elif self.could(other):
+                found.append(other)
+        return found
+
+    def may_open(self, other: str) -> bool:
+        """Whether any unit may be taken from a queue, now or after units of others have ended.
+
+        What others have only gets less by that. So a right that is missing although the piece may
+        ask for it does not come later.
+        """
+        if self.could(other):
+            return True
+        level = self._side(other)[0]
+        return not all(self._may_ask(level, by) for by in EvictionRight)
 
     def covers_all(self, other: str) -> bool:
         """Whether the right to a queue covers each of its units, before any has ended."""
@@ -168,10 +221,43 @@ class ReclaimCheck:
         gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
         if standing.credit.get(theirs, 0.0) > 0 and standing.is_too_much(theirs, gpu_milli):
             return False
-        asked = self._asked.get(theirs)
-        if asked is None:
-            asked = self._asked[theirs] = standing.above_fair_share(theirs)
+        asked = self._above_fair_share(theirs)
         return any(amounts[at] for amounts in here for at in asked)
+
+    def _above_fair_share(self, theirs: str) -> list[int]:
+        """The resources of which a queue has more than its fair share."""
+        found = self._asked.get(theirs)
+        if found is None:
+            found = self._standing.above_fair_share(theirs)
+            self._asked[theirs] = found
+        return found
+
+    def first_reached(
+        self, other: str, units: Sequence[VictimUnit], count: int
+    ) -> list[VictimUnit] | None:
+        """The first units of a queue, up to the one by which any right has reached `count` of them.
+
+        None: it takes too many units to be sure of that.
+        """
+        standing, seated = self._standing, self._state.seated
+        _, _, theirs = self._side(other)
+        has_credit = standing.credit.get(theirs, 0.0) > 0
+        found: list[VictimUnit] = []
+        for unit in units:
+            found.append(unit)
+            here = [seated[task].amounts for task in unit.tasks if task in seated]
+            gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
+            if (
+                here
+                and all(here[0])
+                and not (has_credit and standing.is_too_much(theirs, gpu_milli))
+            ):
+                count -= 1
+                if not count:
+                    return found
+            elif len(found) > UNSURE_MAX:
+                return None
+        return found
 
     def take(self, unit: VictimUnit) -> None:
         """Note the right by which a unit is about to be taken from its queue."""
@@ -262,7 +348,7 @@ def by_right(
 
     others = list(queues)
     while True:
-        open_ = [(right.order(queue), queue) for queue in others if right.could(queue)]
+        open_ = [(right.order(queue), queue) for queue in right.open_queues(others)]
         candidates: list[tuple[tuple[int, bool, float, float, ReversedName, int], str]] = []
         for _, found in groupby(sorted(open_), key=lambda each: each[0]):
             heads = [(first(queue), queue) for _, queue in found]

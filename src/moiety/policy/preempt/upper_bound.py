@@ -51,6 +51,28 @@ class UpperBound:
         return all(self._sums[shape] >= count for shape, count in self._wanted)
 
 
+def could_free(
+    state: ClusterState, piece: GangPart, shape: Shape, count: int, units: Iterable[VictimUnit]
+) -> bool:
+    """Whether there would be GPUs for `count` tasks of a shape if these units ended; a bound."""
+    wanted, pools = shape.total_milli, set(state.pools.open_to(piece.workload))
+    frees: dict[Node, int] = {}
+    for unit in units:
+        for task in unit.tasks:
+            seated = state.seated.get(task)
+            if seated is not None and seated.place.pool in pools:
+                node = seated.place.pool, seated.place.seat.node
+                milli = seated.shape.gpus * seated.place.seat.gpu_milli
+                frees[node] = frees.get(node, 0) + milli
+    left = {pool: state.pools.placers[pool].cluster.left_total for pool in pools}
+    for there in left.values():
+        count -= int((there // wanted).sum())
+    for (pool, at), milli in frees.items():
+        free = left[pool].item(at)
+        count -= (free + milli) // wanted - free // wanted
+    return count <= 0
+
+
 def enough_alone(
     state: ClusterState, piece: GangPart, units: Sequence[VictimUnit]
 ) -> list[VictimUnit]:

@@ -249,14 +249,15 @@ class Victims:
 
     def _empty_all(self) -> None:
         state = self._state
-        parts: dict[str, list[tuple[int, int, int]]] = {name: [] for name in state.pools.placers}
-        nodes: dict[str, list[tuple[int, int, int]]] = {name: [] for name in state.pools.placers}
+        parts: dict[str, list[int]] = {name: [] for name in state.pools.placers}
+        nodes: dict[str, list[int]] = {name: [] for name in state.pools.placers}
         for names in self._names.values():
             for name in names:
                 for task in state.tasks_of[name]:
                     shape, (pool, (node, gpus, milli)), _ = state.seated[task]
-                    parts[pool] += [(node, gpu, milli) for gpu in gpus]
-                    nodes[pool].append((node, shape.cpu_milli, shape.memory_mib))
+                    for gpu in gpus:
+                        parts[pool] += node, gpu, milli
+                    nodes[pool] += node, shape.cpu_milli, shape.memory_mib
         for pool, placer in state.pools.placers.items():
             cluster = placer.cluster
             left = cluster.left.copy()

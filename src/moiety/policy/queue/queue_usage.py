@@ -25,6 +25,8 @@ TURN_S: Final = 3600.0
 """The shortest turn for which a gang begins on credit: with less it would soon be stopped again."""
 NEAR_S: Final = 1e-3
 """A border that is nearer than this has been reached: sums of seconds are not exact."""
+TOUCHED_MAX: Final = 10_000
+"""The most changes that are remembered one by one."""
 CLOSE: Final = 1e-9
 """Two ratios that differ by less are equal."""
 
@@ -73,13 +75,19 @@ class QueueUsage:
         self._forks: dict[tuple[str, str], int] = {}
         self.version = 0
         """A number that grows with each change."""
+        self.shares_version = 0
+        """Its value when quotas or fair shares changed last."""
+        self.touched: list[str] = []
+        """The queues in which work began or ended since then, one for each change, in order."""
+        self.changed = dict.fromkeys(self.paths, 0)
+        """The version in which the usage of each queue changed last."""
         self.at(now_s - monday_s)
 
     def at(self, since_monday_s: float) -> None:
         """Set the quotas that hold at a time of the week."""
         if self._timed:
             self.quota.update(self.quotas_at(since_monday_s))
-        self.version += 1
+        self._shares_changed()
 
     def quotas_at(self, since_monday_s: float) -> Mapping[str, tuple[int | None, ...]]:
         """The quotas that hold at a time of the week, by queue."""
@@ -109,7 +117,11 @@ class QueueUsage:
     def add(self, queue: str, amounts: Sequence[int], sign: int, *, guaranteed: bool) -> None:
         """Count work that begins (sign 1) or ends (-1) in a queue."""
         self.version += 1
+        self.touched.append(queue)
+        if len(self.touched) > TOUCHED_MAX:
+            self._shares_changed()
         for name in self.paths[queue]:
+            self.changed[name] = self.version
             for at, amount in enumerate(amounts):
                 self.has[name][at] += sign * amount
                 if guaranteed:
@@ -128,7 +140,12 @@ class QueueUsage:
         self.capacity = tuple(capacity)
         wanted = self._wanted(waiting)
         self._share_below(None, list(capacity), wanted, used or {}, self.fair, WHOLE_GPU)
+        self._shares_changed()
+
+    def _shares_changed(self) -> None:
         self.version += 1
+        self.shares_version = self.version
+        self.touched.clear()
 
     def parts(self, capacity: Vector) -> dict[str, list[int]]:
         """What each queue would have of `capacity` if all asked for all of it, to a thousandth."""

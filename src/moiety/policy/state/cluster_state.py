@@ -44,15 +44,19 @@ class ClusterState:
     ) -> None:
         self.snapshot = snapshot
         self.budget = budget or WorkBudget()
-        self.workloads = {workload.name: workload for workload in snapshot.workloads}
+        work = snapshot.workloads
+        self.workloads = {workload.name: workload for workload in work}
         queues = snapshot.queues or _one_for_each(snapshot.workloads)
         self.standing = QueueUsage(queues, snapshot.now_s, snapshot.monday_s)
         self.standing.credit = snapshot.credit
-        for workload in snapshot.workloads:
-            self.standing.check(workload.queue, workload.name)
+        first: dict[str, str] = {}
+        for workload in work:
+            first.setdefault(workload.queue, workload.name)
+        for queue, name in first.items():
+            self.standing.check(queue, name)
         self.sizes = {
             (workload.name, subgroup.name): subgroup.tasks
-            for workload in snapshot.workloads
+            for workload in work
             for subgroup in workload.subgroups
         }
         """The tasks that each subgroup of a workload wants."""
@@ -62,9 +66,7 @@ class ClusterState:
             self.began[running.task] = running
         self.pools = Pools(snapshot, known)
         self.domains = Domains(self.pools)
-        self.companies = (
-            AffinityIndex(self.pools) if AffinityIndex.are_asked_for(snapshot.workloads) else None
-        )
+        self.companies = AffinityIndex(self.pools) if AffinityIndex.are_asked_for(work) else None
         self.capacity = self._capacity()
         self._largest_gpu = max((node.gpu_memory_mib for node in snapshot.nodes), default=0)
         self._sums: dict[tuple[tuple[Shape, int], ...], Vector] = {}
@@ -74,19 +76,18 @@ class ClusterState:
         """The running tasks of each workload."""
         self.running: Counter[tuple[str, str]] = Counter()
         """How many tasks of a workload's subgroup run."""
-        self.priorities: Counter[int] = Counter()
+        self.priorities = Counter([workload.priority for workload in work])
         """How many workloads have each priority."""
-        self.opportunists = 0
+        self.opportunists = sum([workload.is_opportunistic for workload in work])
         """How many workloads are opportunistic."""
-        self.bounded: set[str] = set()
+        self.bounded = {workload.name for workload in work if workload.max_run_s is not None}
         """Workloads that may run for only so long."""
-        for workload in snapshot.workloads:
-            self.count(workload, 1)
         self._log: list[tuple[Task, PlacedTask, int]] = []
         self._seat_all()
-        self.unmet = {name for (name, sub), size in self.sizes.items() if self._lacks(name, sub)}
+        has = self.running.get
+        self.unmet = {key[0] for key, size in self.sizes.items() if has(key, 0) < size}
         """Workloads of which not all tasks run."""
-        self.partial = {name for name in self.unmet if self.tasks_of.get(name)}
+        self.partial = {name for name in self.tasks_of if name in self.unmet}
         """Those of them of which some tasks run."""
         self.left_to: Callable[[Workload], Masks | None] | None = None
         """What is not kept for others."""
@@ -100,6 +101,8 @@ class ClusterState:
         """What `queue_order` has found of all that waits."""
         self.victims: object = None
         """What `preempt` has found of all that runs."""
+        self.turns: dict[str, tuple[tuple[int, int], Vector]] = {}
+        """What queues have on credit (`preempt.turns`), and of which usage."""
         self._watched: list[set[str]] = []
         self._numbers: dict[Hashable, int] = {}
 

@@ -45,7 +45,7 @@ class _Line:
         """A line of a piece that follows another one of its workload."""
         line = WaitingLine(piece.amounts, is_extra=piece.is_extra)
         workload = piece.workload
-        line.add(((workload.submitted_s, workload.name), workload))
+        line.add((workload.submitted_s, workload.name, workload))
         return cls(state, line)
 
     def __lt__(self, other: _Line) -> bool:
@@ -130,7 +130,7 @@ class QueueOrder:
             own = [
                 line
                 for waiting in lines.values()
-                if waiting.entries[0][1].is_opportunistic is opportunistic
+                if waiting.entries[0][2].is_opportunistic is opportunistic
                 and (line := _Line(state, waiting)).skip(self._without)
             ]
             if own:

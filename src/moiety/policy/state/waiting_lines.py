@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping
-from operator import itemgetter
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from moiety.policy.state.gang_parts import next_piece
 
 SortKey = tuple[int, bool, float, float, str]
 """Priority, needed before extra tasks, worth, age, name: the least is served first."""
-Entry = tuple[tuple[float, str], Workload]
-"""A workload that waits, and its age and name."""
+Entry = tuple[float, str, Workload]
+"""The age and the name of a workload that waits; entries sort by them."""
 
 
 def sort_key(workload: Workload, worth: Mapping[str, float], *, is_extra: bool) -> SortKey:
@@ -34,10 +33,12 @@ def sort_key(workload: Workload, worth: Mapping[str, float], *, is_extra: bool) 
 class WaitingLine:
     """Work that waits for equal pieces, and for as much in all; the oldest first."""
 
-    __slots__ = ("_names", "entries", "is_extra", "lacks")
+    __slots__ = ("_names", "entries", "is_extra", "kind", "lacks")
 
-    def __init__(self, lacks: Vector, *, is_extra: bool) -> None:
+    def __init__(self, lacks: Vector, *, is_extra: bool, kind: Hashable = None) -> None:
         self.entries: list[Entry] = []
+        self.kind = kind
+        """What is equal for all of them."""
         self.lacks = lacks
         """What each of them waits for in all."""
         self.is_extra = is_extra
@@ -46,14 +47,14 @@ class WaitingLine:
 
     def add(self, entry: Entry) -> None:
         """Put a workload in its place."""
-        at = bisect_left(self.entries, entry[0], key=itemgetter(0))
+        at = bisect_left(self.entries, entry[:2])
         self.entries.insert(at, entry)
         if self._names is not None:
-            self._names.insert(at, entry[1].name)
+            self._names.insert(at, entry[1])
 
     def drop(self, entry: Entry) -> None:
         """Take a workload out."""
-        at = bisect_left(self.entries, entry[0], key=itemgetter(0))
+        at = bisect_left(self.entries, entry[:2])
         del self.entries[at]
         if self._names is not None:
             self._names.remove(at)
@@ -61,15 +62,15 @@ class WaitingLine:
     def first(self, worth: Mapping[str, float]) -> Workload:
         """The workload that is served first."""
         if not worth or len(self.entries) == 1:
-            return self.entries[0][1]
-        return self.entries[int(self._work().worth(worth).argmax())][1]
+            return self.entries[0][2]
+        return self.entries[int(self._work().worth(worth).argmax())][2]
 
     def in_order(self, worth: Mapping[str, float]) -> list[Workload]:
         """All in the order of service: by worth, then by age and name."""
         if not worth:
-            return [workload for _, workload in self.entries]
+            return [workload for _, _, workload in self.entries]
         order = np.argsort(-self._work().worth(worth), kind="stable").tolist()
-        return [self.entries[at][1] for at in order]
+        return [self.entries[at][2] for at in order]
 
     def knows(self, worth: Mapping[str, float]) -> bool:
         """Whether the worth of all of it is known."""
@@ -77,7 +78,7 @@ class WaitingLine:
 
     def _work(self) -> WorkNames:
         if self._names is None:
-            self._names = WorkNames(name for (_, name), _ in self.entries)
+            self._names = WorkNames(name for _, name, _ in self.entries)
         return self._names
 
 
@@ -89,15 +90,16 @@ class WaitingLines:
         self._changed = state.watch()
         self.of: dict[str, dict[Hashable, WaitingLine]] = {}
         """The lines of each queue."""
-        self._at: dict[str, tuple[Entry, Hashable]] = {}
+        self._at: dict[str, tuple[Entry, WaitingLine]] = {}
         """The entry of each workload, and its line."""
-        for name in state.unmet:
-            workload = state.workloads[name]
-            line, entry = self._enter(workload)
-            line.entries.append(entry)
+        unmet = state.unmet
+        for name, workload in state.workloads.items():  # most often, that is their order by age
+            if name in unmet:
+                line, entry = self._enter(workload)
+                line.entries.append(entry)
         for lines in self.of.values():
             for line in lines.values():
-                line.entries.sort(key=itemgetter(0))
+                line.entries.sort()
 
     @classmethod
     def current(cls, state: ClusterState) -> WaitingLines:
@@ -120,7 +122,7 @@ class WaitingLines:
         for queue, lines in self.of.items():
             sums = [0, 0, 0, 0]
             for line in lines.values():
-                if line.entries[0][1].is_opportunistic:
+                if line.entries[0][2].is_opportunistic:
                     continue
                 count = len(line.entries)
                 for at, amount in enumerate(line.lacks):
@@ -173,21 +175,21 @@ class WaitingLines:
                 workload.subgroups,
             )
             is_extra = not any(each.tasks_min for each in workload.subgroups)
-        entry = (workload.submitted_s, name), workload
-        self._at[name] = entry, kind
+        entry = workload.submitted_s, name, workload
         lines = self.of.setdefault(workload.queue, {})
         line = lines.get(kind)
         if line is None:
-            line = lines[kind] = WaitingLine(self._lacks(workload), is_extra=is_extra)
+            lacks = self._lacks(workload)
+            line = lines[kind] = WaitingLine(lacks, is_extra=is_extra, kind=kind)
+        self._at[name] = entry, line
         return line, entry
 
     def _drop(self, name: str) -> None:
         found = self._at.pop(name, None)
         if found is None:
             return
-        entry, kind = found
-        lines = self.of[entry[1].queue]
-        line = lines[kind]
+        entry, line = found
+        lines = self.of[entry[2].queue]
         line.drop(entry)
         if not line.entries:
-            del lines[kind]
+            del lines[line.kind]
