@@ -272,12 +272,14 @@ class Cycle:
         waits = within_quota(state, self.ended)
         if not waits:
             return
+        self._leavers = None  # what has begun in this cycle may make room, too
         text = "makes room for work within the quota of its queue"
         for each in repack(state, self._who_leaves(), waits) or ():
             for task, seated in zip(each.unit.tasks, each.seated, strict=True):
                 if state.seated.get(task) != seated:
                     self.why[task] = (text, None)
-            if each.unit.tasks[0] not in state.seated and not each.unit.is_extra:
+            first = each.unit.tasks[0]
+            if first in state.began and first not in state.seated and not each.unit.is_extra:
                 self.ended.add(each.unit.workload.name)
 
     def _defragment(self) -> None:

@@ -243,6 +243,8 @@ class World:
             look_s = plan.look_s
             if look_s is None or look_s > self.now_s:
                 break
+        else:
+            look_s = None  # it would take the same room to and fro for ever
         if look_s is None and any(not run.rate for run in self._active.values()):
             look_s = self.planner.next_look_s(self.now_s, self.now_s) or self.now_s + LOOK_S
         self._look_at(look_s)

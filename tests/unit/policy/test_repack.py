@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from moiety.policy.cycle import Cycle
+from moiety.policy.cycle_settings import CycleSettings
+from moiety.policy.model.decisions import Eviction, Move, Placement
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
@@ -95,3 +98,27 @@ def test_work_ends_after_its_time_and_a_gang_that_lost_members_ends_whole() -> N
     state = state_of(8, (late, "m"), (work("early", max_run_s=61.0), "m"), (gang, "n"))
     assert overdue(state) == {"late": "it has run for 60 s, and may for 60"}
     assert incomplete(state) == {"gang": "only 1 of at least 2 tasks of the gang have places"}
+
+
+def test_work_beyond_quota_that_began_in_the_same_cycle_makes_room_too() -> None:
+    """Else work within quota ends for it, comes back at once, and so on without end."""
+    here, there = work("here", "b", 2), work("there", "c", 2)
+    wide, extra = work("wide", "a", 4), work("extra", "b", 1)
+    snapshot = Snapshot(
+        tuple(map(node, ON)),
+        (here, there, wide, extra),
+        (*runs(here, (0, 1), on="m"), *runs(there, (0, 1), on="n")),
+        tuple(
+            Queue(name, quota=Amounts(gpu_milli=gpus * 1000))
+            for name, gpus in (("a", 4), ("b", 2), ("c", 2))
+        ),
+        now_s=60.0,
+    )
+    cycle = Cycle(snapshot, settings=CycleSettings(moves_max=0, reservations=0))
+    cycle.state.worth = {"here": 8.0, "there": 8.0, "wide": 1.0, "extra": 1.0}
+    cycle.run()
+    actions = cycle.actions()
+    assert [type(each) for each in actions] == [Move, Placement]
+    assert {"wide", "here", "there"} == {task.workload for task in cycle.state.seated}
+    assert not any(isinstance(each, Eviction) for each in actions)
+    assert cycle.ended == set()

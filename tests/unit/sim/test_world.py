@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moiety.model.errors import InvalidValue
+from moiety.policy.cycle import decide
 from moiety.policy.model.cluster import WHOLE_GPU, Node, gpus
 from moiety.policy.model.decisions import CyclePlan
+from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from moiety.sim import planners
 from moiety.sim.cluster_trace import ClusterTrace, HistoryJob, NodeChange, of_gangs
@@ -44,6 +46,23 @@ def test_a_file_of_jobs_ends_as_it_does_in_the_replay_of_files() -> None:
         own = found[run.gang.name]
         assert own.ended_s == pytest.approx(run.ended_s)
         assert (own.stops, own.failures) == (run.preemptions, run.failures)
+
+
+def test_an_engine_that_always_wants_to_be_asked_at_once_does_not_stop_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def at_once(snapshot: Snapshot, *more: Any, **options: Any) -> CyclePlan:
+        asked.append(snapshot.now_s)
+        assert len(asked) < 500
+        plan = decide(snapshot, *more, **options)
+        return CyclePlan(plan.actions, snapshot.now_s)
+
+    monkeypatch.setattr(planners, "decide", at_once)
+    trace = history(tmp_path, TIMES + "\na,8,0,9000\nb,8,0,9000\nc,8,100,60\n")
+    assert {each.ended_s for each in jobs_of(trace).values()} >= {9000}
+    assert len(asked) > 8
 
 
 def test_with_an_engine_that_starts_nothing_nothing_starts(

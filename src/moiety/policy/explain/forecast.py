@@ -114,7 +114,9 @@ class Forecast:
                     return self._now_s - began_s
                 if plan.look_s != self._now_s:
                     break
-            look_s = plan.look_s if plan.look_s != self._now_s else None
+            look_s = plan.look_s
+            if look_s == self._now_s:  # it would take the same room to and fro for ever
+                look_s = None if self._memory is None else self._memory.look_s(self._now_s)
         return self._now_s - began_s
 
     def _enter(self, quantile: Quantile) -> None:

@@ -9,6 +9,7 @@ from math import inf
 from typing import Final
 
 from moiety.policy.model.cluster import WHOLE_GPU
+from moiety.policy.preempt.turns import on_turn
 from moiety.policy.preempt.victims import ReversedName, VictimUnit
 from moiety.policy.queue.queue_usage import CLOSE, GPU_MILLI, TURN_S
 from moiety.policy.state.cluster_state import ClusterState
@@ -35,7 +36,7 @@ class ReclaimCheck:
     end the piece's side must not have more of what it should have than the queue that yielded, and
     that queue must not have less than its quota. It may take from a queue in debt, down to quota,
     if the piece's side has credit for a turn, or is in debt by a turn less; while the credit lasts,
-    that turn is not taken from it by fair share.
+    that turn is not taken from it by fair share, nor does it count against its other work.
 
     A unit that is larger than all that is due to its queue cannot yield in part. It yields by fair
     share to a side that has at most half of its own, whatever its queue has left then; but not
@@ -225,10 +226,14 @@ class ReclaimCheck:
         return any(amounts[at] for amounts in here for at in asked)
 
     def _above_fair_share(self, theirs: str) -> list[int]:
-        """The resources of which a queue has more than its fair share."""
+        """The resources of which a queue has more than its fair share, turns on credit aside."""
         found = self._asked.get(theirs)
         if found is None:
             found = self._standing.above_fair_share(theirs)
+            if found:
+                turn = on_turn(self._state, theirs)
+                has, fair = self._standing.has[theirs], self._standing.fair[theirs]
+                found = [at for at in found if has[at] - turn[at] > fair[at]]
             self._asked[theirs] = found
         return found
 
