@@ -234,10 +234,9 @@ class Cycle:
                 return piece.claim not in unyielding
             if piece.claim in barred or (piece.likeness, True) in full:
                 return False
-            if not self.reserved:
-                return True
-            if not self._are_ends_known:
-                return False
+            has_begun = (piece.likeness, False) not in full
+            if has_begun or not self._are_ends_known:
+                return has_begun
             return lambda workload: self._left_to(workload) is None
 
         self._serve(what, attempt, has_chance, opportunistic=opportunistic)
@@ -283,10 +282,9 @@ class Cycle:
                 self.ended.add(each.unit.workload.name)
 
     def _defragment(self) -> None:
-        state = self.state
-        moved = defragment(state, self._who_leaves(), self.known, self.settings.defragment_moves)
-        for each in moved:
-            text = "moved so that what is free is of more use"
+        text = "moved so that what is free is of more use"
+        moves_max = self.settings.defragment_moves
+        for each in defragment(self.state, self._who_leaves(), self.known, moves_max):
             self.why[each.unit.tasks[0]] = (text, None)
 
     def _who_leaves(self) -> Victims:

@@ -15,6 +15,7 @@ from moiety.policy.model.workloads import Shape, Subgroup, Workload, single
 
 WHOLE = Shape(1000, 0, 1, 1000)
 HALF = Shape(1000, 0, 1, 500)
+FOUR = Shape(1000, 0, 4, 1000)
 
 
 def node(name: str, count: int = 2, pool: str = "default") -> Node:
@@ -131,3 +132,16 @@ def test_nothing_is_ever_given_twice_and_no_gang_starts_in_part(
         assert got == 0 or workload.subgroups[0].tasks_min <= got <= workload.tasks
         if got < workload.tasks:
             assert [each for each in refused(decisions) if each.task.workload == workload.name]
+
+
+def test_all_of_a_kind_begin_beside_what_is_kept_for_a_large_piece() -> None:
+    """None of them is known to end in time: they begin on the other nodes, and not only one."""
+    long, wide = single("long", WHOLE), Workload("wide", (Subgroup("main", FOUR),))
+    small = [single(f"s{at}", WHOLE, 900.0) for at in range(4)]
+    running = Running(Task("long", "main", 0), WHOLE, Spot("m", (0,), 1000))
+    snapshot = Snapshot(
+        (node("m", 4), node("n", 3)), (long, wide, *small), (running,), now_s=1000.0
+    )
+    decisions = decide(snapshot)
+    assert placed(decisions) == ["s0/main/0", "s1/main/0", "s2/main/0"]
+    assert all(each.spot.node == "n" for each in decisions if isinstance(each, Placement))
