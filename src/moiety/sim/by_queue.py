@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.sim.gangs import GangTrace
-from moiety.sim.runs import GpuPool, Run
+from moiety.sim.runs import QueueMoment, Run
 
 
 def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
@@ -42,7 +42,8 @@ def queues_by_use(trace: GangTrace) -> tuple[Queue, ...]:
 class QuotaWatch:
     """Checks after each decision whether a gang waits that is entitled to GPUs by quota.
 
-    A gang is entitled if it stays within the quota of its queue and of each queue above.
+    A gang is entitled if it stays within the quota of its queue and of each queue above. What no
+    quota bounds is not promised.
     """
 
     def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
@@ -55,19 +56,19 @@ class QuotaWatch:
         self.broken = 0
         """Moments at which an entitled gang waited."""
 
-    def __call__(self, pool: GpuPool) -> None:
+    def __call__(self, pool: QueueMoment) -> None:
         """Check the pool; the replay calls this after each decision."""
         self.moments += 1
         if not pool.waiting:
             return
         since = pool.now_s - self._monday_s
         self._quota = {name: each.quota_at(since).gpu_milli for name, each in self._queues.items()}
-        held: Counter[str] = Counter()
+        held: dict[str, float] = defaultdict(float)
         for queue, gpus in pool.held.items():
             for name in self._paths[queue]:
                 held[name] += gpus
         asking = (queue for queue, gpus in pool.asked.items() if gpus)
-        open_ = {queue for queue in asking if self._is_entitled(held, queue, 1)}
+        open_ = {queue for queue in asking if self._is_entitled(held, queue, 0)}
         if not open_:
             return
         self.broken += any(
@@ -75,11 +76,10 @@ class QuotaWatch:
             for (queue, gpus), count in pool.kinds.items()
         )
 
-    def _is_entitled(self, held: Mapping[str, int], queue: str, gpus: int) -> bool:
-        return all(
-            quota is None or (held[name] + gpus) * WHOLE_GPU <= quota
-            for name in self._paths[queue]
-            for quota in [self._quota[name]]
+    def _is_entitled(self, held: Mapping[str, float], queue: str, gpus: float) -> bool:
+        bounds = [(name, self._quota[name]) for name in self._paths[queue]]
+        return any(quota is not None for _, quota in bounds) and all(
+            quota is None or (held[name] + gpus) * WHOLE_GPU <= quota for name, quota in bounds
         )
 
 

@@ -14,13 +14,13 @@ share while it runs, and as nothing while it waits.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Queue
 from moiety.policy.queue.queue_usage import GPU_MILLI, NOTHING, QueueUsage
-from moiety.sim.runs import GpuPool
+from moiety.sim.runs import QueueMoment
 
 
 class FairWatch:
@@ -29,7 +29,7 @@ class FairWatch:
     def __init__(self, queues: Iterable[Queue], monday_s: float = 0.0) -> None:
         self._standing = QueueUsage(queues)
         self._monday_s = monday_s
-        self._counted: Counter[str] = Counter()
+        self._counted: dict[str, float] = defaultdict(float)
         self._since_s = 0.0
         self._of_what: tuple[object, ...] | None = None
         """What `_now` was found from."""
@@ -38,7 +38,7 @@ class FairWatch:
         self._had: dict[str, float] = defaultdict(float)
         self._due: dict[str, float] = defaultdict(float)
 
-    def __call__(self, pool: GpuPool) -> None:
+    def __call__(self, pool: QueueMoment) -> None:
         """Add up the time since the last decision."""
         lasted_s = pool.now_s - self._since_s
         for queue, (had, due) in self._now.items():
@@ -49,23 +49,26 @@ class FairWatch:
         held = {queue: gpus for queue, gpus in pool.held.items() if gpus}
         asked = {queue: gpus for queue, gpus in pool.asked.items() if gpus}
         quotas = self._standing.quotas_at(pool.now_s - self._monday_s)
-        what = held, asked, bool(pool.waiting), pool.nodes.gpus, quotas
+        what = held, asked, bool(pool.waiting), pool.gpus, quotas
         if what != self._of_what:
             self._of_what, self._now = what, self._of(pool)
 
-    def _of(self, pool: GpuPool) -> dict[str, tuple[float, float]]:
+    def _of(self, pool: QueueMoment) -> dict[str, tuple[float, float]]:
         """The GPUs and the fair share of each queue that has a fair share, in GPUs."""
         standing = self._standing
         for queue, gpus in pool.held.items():
             more = gpus - self._counted[queue]
             if more:
-                standing.add(queue, (more * WHOLE_GPU, *NOTHING[1:]), 1, guaranteed=False)
+                amounts = round(more * WHOLE_GPU), *NOTHING[1:]
+                standing.add(queue, amounts, 1, guaranteed=False)
                 self._counted[queue] = gpus
         if not pool.waiting:
             return {queue: (gpus, gpus) for queue, gpus in pool.held.items() if gpus}
         standing.at(pool.now_s - self._monday_s)
-        asked = {queue: (gpus * WHOLE_GPU, *NOTHING[1:]) for queue, gpus in pool.asked.items()}
-        standing.share_out((pool.nodes.gpus * WHOLE_GPU, *NOTHING[1:]), asked)
+        asked = {
+            queue: (round(gpus * WHOLE_GPU), *NOTHING[1:]) for queue, gpus in pool.asked.items()
+        }
+        standing.share_out((pool.gpus * WHOLE_GPU, *NOTHING[1:]), asked)
         found: dict[str, tuple[float, float]] = {}
         for queue in pool.held.keys() | pool.asked.keys():
             due = standing.fair[queue][GPU_MILLI] / WHOLE_GPU

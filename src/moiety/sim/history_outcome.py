@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from moiety.model.errors import InvalidValue
 from moiety.policy.model.cluster import WHOLE_GPU
-from moiety.sim.by_queue import jain
+from moiety.sim.by_queue import QuotaWatch, jain
 from moiety.sim.cluster_trace import ClusterTrace
+from moiety.sim.fair_use import FairWatch
 from moiety.sim.job_records import JobRecord
 from moiety.sim.job_run import JobRun
 from moiety.sim.outcome import GangOutcome, QueueOutcome, at, thinned
 from moiety.sim.planners import planner_of
 from moiety.sim.runs import Progress, RestartCost
 from moiety.sim.world import World
+from moiety.sim.world_moment import moment_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,19 @@ def run_history(
 ) -> HistoryReplay:
     """Replay, and count. Raises InvalidValue for an unknown order, or if no job ever ends."""
     began = time.perf_counter()
-    world = World(trace, planner_of(name, trace.mix, has_queues=bool(trace.queues)), cost, progress)
+    planner = planner_of(name, trace.mix, has_queues=bool(trace.queues))
+    quotas, shares = (
+        QuotaWatch(trace.queues, trace.monday_s),
+        FairWatch(trace.queues, trace.monday_s),
+    )
+
+    def watch(world: World) -> None:
+        if trace.queues:
+            moment = moment_of(world)
+            quotas(moment)
+            shares(moment)
+
+    world = World(trace, planner, cost, progress, watch)
     world.run()
     took_s = time.perf_counter() - began
     over = [run for run in world.runs if run.ended_s is not None]
@@ -46,7 +60,19 @@ def run_history(
             "changes and limits that leave enough room",
         )
     records = tuple(_record(run, name) for run in world.runs)
-    return HistoryReplay(_count(trace, name, world, over, took_s), records, never)
+    outcome = _count(trace, name, world, over, took_s)
+    if trace.queues:
+        outcome = replace(
+            outcome,
+            quota_broken=quotas.broken,
+            jain_of_due=_jain(shares.at_each_moment()),
+            jain_of_due_over_run=_jain(shares.over_the_run()),
+        )
+    return HistoryReplay(outcome, records, never)
+
+
+def _jain(parts: Mapping[str, float]) -> float | None:
+    return jain(parts.values()) if len(parts) > 1 else None
 
 
 def _record(run: JobRun, order: str) -> JobRecord:
@@ -98,7 +124,7 @@ def _count(
         bad_lines=trace.complaints.count,
         bad_lines_told=tuple(trace.complaints.told),
         queues=queues,
-        jain=jain(parts) if len(parts) > 1 else None,
+        jain=_jain(parts),
         completion_s=tuple(at(completion, percent / 100) for percent in range(101)),
         timeline=thinned(line, trace.first_s),
     )
@@ -111,7 +137,7 @@ def _lasted(run: JobRun) -> float:
 
 def _queues(
     trace: ClusterTrace, over: Sequence[JobRun]
-) -> tuple[tuple[QueueOutcome, ...], list[float]]:
+) -> tuple[tuple[QueueOutcome, ...], dict[str, float]]:
     """What each queue had; and of the GPUs that it asked for, over time, the part that it had."""
     took: dict[str, list[float]] = {}
     had: Counter[str] = Counter()
@@ -124,7 +150,7 @@ def _queues(
     quota = {queue.name: queue.quota.gpu_milli for queue in trace.queues}
     parts = {queue: had[queue] / asked[queue] if asked[queue] else 1.0 for queue in took}
     if len(took) < 2 and not quota:
-        return (), []
+        return (), {}
     found = tuple(
         QueueOutcome(
             name,
@@ -135,7 +161,7 @@ def _queues(
         )
         for name, times in sorted(took.items())
     )
-    return found, list(parts.values())
+    return found, parts
 
 
 def _allocation(world: World) -> float:

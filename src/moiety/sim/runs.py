@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from moiety.model.errors import InternalError
 from moiety.sim.gangs import GangJob, GangTrace
@@ -91,6 +91,11 @@ class GpuPool:
         self._begun: list[Run] = []
         self.newly: list[Run] = []
         """Gangs that have begun since the order was last asked to decide."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes that are up."""
+        return self.nodes.gpus
 
     def wait(self, run: Run) -> None:
         """The gang waits."""
@@ -225,6 +230,34 @@ class UsageTimeline:
     there: list[int] = field(default_factory=list)
     wanted: list[int] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
+
+
+class QueueMoment(Protocol):
+    """What queues have and wait for at a moment."""
+
+    @property
+    def now_s(self) -> float:
+        """The time."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes that are up."""
+
+    @property
+    def held(self) -> Mapping[str, float]:
+        """GPUs that each queue has; a queue that once had any stays in it."""
+
+    @property
+    def asked(self) -> Mapping[str, float]:
+        """GPUs that each queue waits for."""
+
+    @property
+    def kinds(self) -> Mapping[tuple[str, Any], int]:
+        """How many gangs wait, by queue and GPUs."""
+
+    @property
+    def waiting(self) -> Sized:
+        """The gangs that wait."""
 
 
 Watch = Callable[[GpuPool], None]

@@ -121,6 +121,11 @@ class World:
         return [each for run in self._active.values() for each in run.tasks.values()]
 
     @property
+    def active(self) -> list[JobRun]:
+        """The jobs that wait and run."""
+        return [run for run in self._active.values() if run.ended_s is None]
+
+    @property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that are up."""
         if self._nodes is None:
