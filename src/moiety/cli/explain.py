@@ -15,7 +15,10 @@ from moiety.pool.model.records import WorkExplanation
 @click.argument("target", metavar="ID|NAME")
 @output_option
 def explain(target: str, output: str) -> None:
-    """Say in one sentence why a workload waits: the reason for which the engine left it out."""
+    """Say in one sentence why a workload waits, who is ahead of it, and until when.
+
+    It names what would have to end for it, and when it is expected to start.
+    """
     found = PoolClient().get(of(target, "explain"), WorkExplanation)
     if output == "json":
         emit_json(found)

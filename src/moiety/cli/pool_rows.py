@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from moiety.cli.output import seconds, table
+from moiety.policy.explain.durations import duration
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ENDS, WorkState
 
@@ -42,8 +43,29 @@ def ended(row: WorkRow) -> str:
     return str(row.state)
 
 
-def rows_table(rows: Sequence[WorkRow], folds: Mapping[int, str] | None = None) -> str:
-    """A table of workloads; `folds` has the indices of tasks that a row stands for."""
+def expected(row: WorkRow, now_s: float) -> str:
+    """When a workload is expected to start, from now, and the bounds: `5 min (2 min to 1 h)`."""
+    if row.state is not WorkState.PENDING:
+        return "-"
+    low_s, high_s = row.expected_low_s, row.expected_high_s
+    if row.expected_start_s is None:
+        if low_s is None:
+            return "not known"
+        return f"{duration(max(low_s - now_s, 0.0))} at the earliest"
+    text = duration(max(row.expected_start_s - now_s, 0.0))
+    if low_s is None or high_s is None:
+        return text
+    early, late = duration(max(low_s - now_s, 0.0)), duration(max(high_s - now_s, 0.0))
+    return text if early == late else f"{text} ({early} to {late})"
+
+
+def rows_table(
+    rows: Sequence[WorkRow], folds: Mapping[int, str] | None = None, *, starts: bool = False
+) -> str:
+    """A table of workloads; `folds` has the indices of tasks that a row stands for.
+
+    With `starts`, there is a column for when each is expected to start.
+    """
     folded = folds or {}
     now_s = time.time()
     lines = [
@@ -56,8 +78,10 @@ def rows_table(rows: Sequence[WorkRow], folds: Mapping[int, str] | None = None) 
             seconds(lasted(row, now_s)),
             asked_of(row),
             ",".join(map(str, row.cards)) or "-",
+            *([expected(row, now_s)] if starts else []),
             row.reason if row.state is not WorkState.DONE else "",
         )
         for row in rows
     ]
-    return table(TITLES, lines, less=("USER", "TIME", "ON", "PROJECT"))
+    titles = (*TITLES[:-1], "STARTS-IN", TITLES[-1]) if starts else TITLES
+    return table(titles, lines, less=("USER", "TIME", "ON", "PROJECT"))

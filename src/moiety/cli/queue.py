@@ -23,6 +23,7 @@ PAGE = 500
 )
 @click.option("--limit", type=click.IntRange(1), default=200, show_default=True, help="At most.")
 @click.option("--tasks", is_flag=True, help="A line for each task of an array.")
+@click.option("--start", is_flag=True, help="When each is expected to start.")
 @click.option("--projects", is_flag=True, help="The projects instead, with what each has.")
 @output_option
 def queue(
@@ -31,12 +32,14 @@ def queue(
     state: str | None,
     limit: int,
     tasks: bool,
+    start: bool,
     projects: bool,
     output: str,
 ) -> None:
     """List what runs and waits in the pool, the oldest first, and why it waits.
 
-    The waiting tasks of an array are one line.
+    The waiting tasks of an array are one line. With --start it says when each is expected to start:
+    the engine decides ahead of time, by the run times of work like it and by time limits.
     """
     pool = PoolClient()
     if projects:
@@ -46,6 +49,7 @@ def queue(
     folds: dict[int, str] = {}
     query: dict[str, str | int] = {"project": project, "user": user, "state": state or "", "why": 1}
     query["fold"] = int(not tasks and output != "json")
+    query["start"] = int(start)
     after = 0
     while len(rows) < limit:
         page = pool.get(
@@ -59,7 +63,7 @@ def queue(
     if output == "json":
         emit_json(rows)
         return
-    click.echo(rows_table(rows, folds))
+    click.echo(rows_table(rows, folds, starts=start))
     if len(rows) == limit and page.after is not None:
         click.echo(f"only the first {limit}; --limit shows more", err=True)
 

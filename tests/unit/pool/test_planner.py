@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from moiety.pool.engine.messages import CardView, CycleRequest, MachineView, ReasonsRequest
+from moiety.pool.engine.messages import (
+    CardView,
+    CycleRequest,
+    ExplainRequest,
+    MachineView,
+    ReasonsRequest,
+    StartsRequest,
+)
 from moiety.pool.engine.planner import PoolPlanner
 from moiety.pool.model.projects import FIRST_MONDAY_S, monday_of
 from moiety.pool.model.records import PREEMPTED, ProjectRow
@@ -249,3 +256,58 @@ def test_a_quota_of_a_time_of_day_holds_then(
     monkeypatch.setenv("TZ", "UTC-2")  # two hours ahead: the day has begun at six of UTC
     time.tzset()
     assert monday_of(monday_s) == FIRST_MONDAY_S - 7200
+
+
+def test_a_workload_is_explained_with_what_is_ahead_and_until_when(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    first = submitted(store, 0.0, time_limit_s=1000.0, priority=1).id
+    changes.begin_attempt(store, first, 1, [0], 0.0)
+    submitted(store, 1.0, time_limit_s=500.0, priority=1)
+    last = submitted(store, 2.0, time_limit_s=500.0).id
+    found = planner.explain(ExplainRequest(ONE, 900.0, last))
+    assert found.reason is not None
+    assert found.reason.kind == "gpus-full"
+    assert "1 is ahead of it (2)" in found.reason.text
+    assert "it would have room if workload 1 ended" in found.reason.text
+    assert "it starts in" in found.reason.text
+    start = found.start
+    assert start.expected_s is not None
+    assert start.low_s is not None
+    assert start.high_s is not None
+    assert 900.0 <= start.low_s <= start.expected_s <= start.high_s <= 900.0 + 100.0 + 500.0
+    asked = StartsRequest(ONE, 900.0, [1, 2, last, 99])
+    starts = planner.starts(asked).starts
+    assert set(starts) == {2, last}, "what runs, and what is not there, will not start"
+    assert starts[last] == start, "it is the same answer"
+    second_s = starts[2].expected_s
+    assert second_s is not None
+    assert second_s < start.expected_s
+
+
+def test_what_never_fits_and_what_is_not_tried_says_so(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    wide = submitted(store, 1.0, gpus=3).id
+    later = submitted(store, 1.0, begin_s=500.0).id
+    found = planner.explain(ExplainRequest(TWO, 10.0, wide))
+    assert found.reason is not None
+    assert found.reason.is_final
+    assert found.start.expected_s is None
+    found = planner.explain(ExplainRequest(TWO, 10.0, later))
+    assert found.reason is not None
+    assert found.reason.kind == "begin-time"
+    assert planner.explain(ExplainRequest(TWO, 10.0, 77)).reason is None
+
+
+def test_what_was_said_of_starts_is_learned_from(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    first = submitted(store, 0.0, time_limit_s=1000.0).id
+    changes.begin_attempt(store, first, 1, [0], 0.0)
+    number = submitted(store, 1.0).id
+    planner.starts(StartsRequest(ONE, 10.0, [number]))
+    changes.end_attempt(store, first, 1, WorkState.DONE, "exited 0", 50.0)
+    changes.begin_attempt(store, number, 1, [0], 51.0)
+    planner.cycle(CycleRequest(ONE, 52.0))
+    assert len(planner.memory.memory.starts.dump()["came"]) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Final
@@ -85,13 +85,23 @@ class Forecast:
         self._exchanged_s = dict(snapshot.exchanged_s)
         self._ends: list[tuple[float, str, int]] = []
         self._work: dict[str, _Progress] = {}
+        self._begun_s: dict[str, float] = {}
+        """When each began first."""
         self.is_drawn = False
         """Whether any run time is not known."""
         self._enter(quantile)
 
-    def begins_s(self, name: str) -> float | None:
-        """Seconds until the workload begins; None: nothing that is there now lets it begin."""
+    def begins(self, names: Collection[str]) -> dict[str, float | None]:
+        """Seconds until each begins; None: nothing that is there now lets it begin."""
         began_s = self._now_s
+        end_s = self._until(set(names))
+        return {
+            name: at_s - began_s if (at_s := self._begun_s.get(name, end_s)) is not None else None
+            for name in names
+        }
+
+    def _until(self, names: set[str]) -> float | None:
+        """Let time pass until all have begun; returns when it was given up, None: they never do."""
         decisions = min(DECISIONS_MAX, max(LOOKED_MAX // (len(self._work) + 1), 1))
         look_s: float | None = self._now_s
         asked_s = -math.inf
@@ -110,14 +120,15 @@ class Forecast:
             for _ in range(ASKED_MAX):
                 plan = self._decide()
                 decisions -= 1
-                if self._happens(plan, name):
-                    return self._now_s - began_s
+                self._happens(plan)
+                if names <= self._begun_s.keys():
+                    return self._now_s
                 if plan.look_s != self._now_s:
                     break
             look_s = plan.look_s
             if look_s == self._now_s:  # it would take the same room to and fro for ever
                 look_s = None if self._memory is None else self._memory.look_s(self._now_s)
-        return self._now_s - began_s
+        return self._now_s
 
     def _enter(self, quantile: Quantile) -> None:
         """Say of all work how long it will run."""
@@ -199,8 +210,8 @@ class Forecast:
         )
         return decide(snapshot, self._known, self._settings, memory=self._memory, kept=self._kept)
 
-    def _happens(self, plan: CyclePlan, name: str) -> bool:
-        """Carry out a plan; returns whether it lets the workload in question begin."""
+    def _happens(self, plan: CyclePlan) -> None:
+        """Carry out a plan."""
         stopped: dict[str, bool] = {}
         begun: dict[str, list[Task]] = {}
         for each in plan:
@@ -215,8 +226,8 @@ class Forecast:
                 shape = self._shape(each.task)
                 self._running[each.task] = Running(each.task, shape, each.spot, self._now_s)
                 begun.setdefault(each.task.workload, []).append(each.task)
-        if name in begun:
-            return True
+        for other in begun:
+            self._begun_s.setdefault(other, self._now_s)
         if stopped:
             still = {task.workload for task in self._running}
             for other, is_final in stopped.items():
@@ -227,7 +238,6 @@ class Forecast:
         for other in begun:
             if self._work[other].since_s is None:
                 self._begin(other)
-        return False
 
     def _shape(self, task: Task) -> Shape:
         groups = self._work[task.workload].workload.subgroups
@@ -278,17 +288,33 @@ def expected_start(
 
     With a memory, what it has learned of run times and of past answers counts.
     """
+    return expected_starts(snapshot, [name], known, settings, memory)[name]
+
+
+def expected_starts(
+    snapshot: Snapshot,
+    names: Collection[str],
+    known: WorkloadMix | None = None,
+    settings: CycleSettings = USUAL,
+    memory: PolicyMemory | None = None,
+) -> dict[str, Start]:
+    """When each of these workloads that wait will begin: all in the same worlds."""
     known = known or typical_work(snapshot.workloads)
-    if memory is None:
-        at = [_at(snapshot, name, known, settings, None, _all_at(of))[0] for of in QUARTILES]
-        early, usual, late = sorted(at, key=lambda each: math.inf if each is None else each)
-        return Start(usual, early, late, usual)
-    waits: list[float | None] = []
-    for draw in range(DRAWS):
-        found, is_drawn = _at(snapshot, name, known, settings, memory, _drawn(draw))
-        waits.append(found)
-        if not is_drawn:
+    drawn = map(_all_at, QUARTILES) if memory is None else map(_drawn, range(DRAWS))
+    worlds: list[dict[str, float | None]] = []
+    for quantile in drawn:
+        world = Forecast(snapshot, known, settings, memory, quantile)
+        worlds.append(world.begins(names))
+        if memory is not None and not world.is_drawn:
             break
+    return {name: _start_of([each[name] for each in worlds], snapshot, memory) for name in names}
+
+
+def _start_of(waits: list[float | None], snapshot: Snapshot, memory: PolicyMemory | None) -> Start:
+    """The start that several worlds foresee."""
+    if memory is None:
+        early, usual, late = sorted(waits, key=lambda each: math.inf if each is None else each)
+        return Start(usual, early, late, usual)
     seen = [each for each in waits if each is not None]
     if len(seen) < len(waits):
         return Start(None, min(seen, default=None), None)
@@ -297,18 +323,6 @@ def expected_start(
     if wait is None:
         return Start(foreseen_s, min(seen), max(seen), foreseen_s)
     return Start(wait.expected_s, wait.earliest_s, wait.latest_s, foreseen_s)
-
-
-def _at(
-    snapshot: Snapshot,
-    name: str,
-    known: WorkloadMix,
-    settings: CycleSettings,
-    memory: PolicyMemory | None,
-    quantile: Quantile,
-) -> tuple[float | None, bool]:
-    world = Forecast(snapshot, known, settings, memory, quantile)
-    return world.begins_s(name), world.is_drawn
 
 
 def _all_at(quantile: float) -> Quantile:

@@ -21,9 +21,13 @@ from moiety.pool.engine.messages import (
     CycleAnswer,
     CycleRequest,
     EndOrder,
+    ExpectedStart,
+    ExplainAnswer,
+    ExplainRequest,
     MachineView,
     ReasonsRequest,
     StartOrder,
+    StartsRequest,
     WaitReason,
 )
 from moiety.pool.engine.process import EngineProcess
@@ -122,6 +126,18 @@ class PoolLoop:
         view = self.machine or await self._look()
         asked = ReasonsRequest(view, time.time(), numbers)
         return (await asyncio.to_thread(self._engine.reasons, asked)).reasons
+
+    async def starts(self, numbers: list[int]) -> dict[int, ExpectedStart]:
+        """When these are expected to begin; raises as `reasons`."""
+        view = self.machine or await self._look()
+        asked = StartsRequest(view, time.time(), numbers)
+        return (await asyncio.to_thread(self._engine.starts, asked)).starts
+
+    async def explain(self, number: int) -> ExplainAnswer:
+        """The engine's whole explanation of one that waits; raises as `reasons`."""
+        view = self.machine or await self._look()
+        asked = ExplainRequest(view, time.time(), number)
+        return await asyncio.to_thread(self._engine.explain, asked)
 
     async def _cycle(self) -> float | None:
         """Decide once; returns for how long nothing has to be decided, None: for ever."""

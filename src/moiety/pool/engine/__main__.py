@@ -14,12 +14,28 @@ from moiety.pool.engine.messages import (
     EngineAnswer,
     EngineFailed,
     EngineRequest,
+    ExplainRequest,
+    ReasonsRequest,
+    StartsRequest,
     receive,
     send,
 )
 from moiety.pool.engine.planner import PoolPlanner
 from moiety.pool.paths import PoolPaths
 from moiety.pool.store.database import reader
+
+
+def answered(planner: PoolPlanner, request: EngineRequest) -> EngineAnswer:
+    """The answer to one request."""
+    match request:
+        case CycleRequest():
+            return planner.cycle(request)
+        case ReasonsRequest():
+            return planner.reasons(request)
+        case StartsRequest():
+            return planner.starts(request)
+        case ExplainRequest():
+            return planner.explain(request)
 
 
 def main() -> int:
@@ -30,10 +46,7 @@ def main() -> int:
         request: EngineRequest = msgspec.msgpack.decode(body, type=EngineRequest)
         answer: EngineAnswer
         try:
-            if isinstance(request, CycleRequest):
-                answer = planner.cycle(request)
-            else:
-                answer = planner.reasons(request)
+            answer = answered(planner, request)
         except Exception as error:
             traceback.print_exc()
             answer = EngineFailed(f"{type(error).__name__}: {error}")

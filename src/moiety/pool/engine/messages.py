@@ -51,6 +51,22 @@ class ReasonsRequest(msgspec.Struct, frozen=True, tag="reasons"):
     numbers: list[int]
 
 
+class StartsRequest(msgspec.Struct, frozen=True, tag="starts"):
+    """When will these begin? Answered by StartsAnswer."""
+
+    machine: MachineView
+    now_s: float
+    numbers: list[int]
+
+
+class ExplainRequest(msgspec.Struct, frozen=True, tag="explain"):
+    """Why does this one wait, and until when? Answered by ExplainAnswer."""
+
+    machine: MachineView
+    now_s: float
+    number: int
+
+
 class StartOrder(msgspec.Struct, frozen=True):
     """A workload gets GPUs."""
 
@@ -95,14 +111,37 @@ class ReasonsAnswer(msgspec.Struct, frozen=True, tag="because"):
     reasons: dict[int, WaitReason]
 
 
+class ExpectedStart(msgspec.Struct, frozen=True):
+    """When a workload is expected to begin, in Unix time; None: that cannot be foreseen."""
+
+    expected_s: float | None = None
+    low_s: float | None = None
+    """It begins between `low_s` and `high_s` four times of five, once it is known how true such
+    answers are."""
+    high_s: float | None = None
+
+
+class StartsAnswer(msgspec.Struct, frozen=True, tag="begin"):
+    """By number: when it is expected to begin."""
+
+    starts: dict[int, ExpectedStart]
+
+
+class ExplainAnswer(msgspec.Struct, frozen=True, tag="explained"):
+    """The whole explanation of one workload; None: it does not wait for the engine."""
+
+    reason: WaitReason | None
+    start: ExpectedStart
+
+
 class EngineFailed(msgspec.Struct, frozen=True, tag="failed"):
     """The engine could not decide."""
 
     problem: str
 
 
-EngineRequest = CycleRequest | ReasonsRequest
-EngineAnswer = CycleAnswer | ReasonsAnswer | EngineFailed
+EngineRequest = CycleRequest | ReasonsRequest | StartsRequest | ExplainRequest
+EngineAnswer = CycleAnswer | ReasonsAnswer | StartsAnswer | ExplainAnswer | EngineFailed
 
 
 def send(stream: IO[bytes], message: EngineRequest | EngineAnswer) -> None:

@@ -9,7 +9,9 @@ import msgspec
 
 from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
-from moiety.policy.model.decisions import CyclePlan, Reason
+from moiety.policy.explain.explanation import explain
+from moiety.policy.explain.forecast import Start, expected_starts
+from moiety.policy.model.decisions import CyclePlan
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
@@ -20,11 +22,17 @@ from moiety.pool.engine.learning import PoolMemory, with_milli
 from moiety.pool.engine.messages import (
     CycleAnswer,
     CycleRequest,
+    ExpectedStart,
+    ExplainAnswer,
+    ExplainRequest,
     MachineView,
     ReasonsAnswer,
     ReasonsRequest,
+    StartsAnswer,
+    StartsRequest,
     WaitReason,
 )
+from moiety.pool.engine.sentences import beside, foreseeable, said, sentence
 from moiety.pool.engine.snapshot import (
     PoolNodes,
     nodes_of,
@@ -37,7 +45,7 @@ from moiety.pool.engine.snapshot import (
 from moiety.pool.model.projects import monday_of, queues_of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
-from moiety.pool.store import memory
+from moiety.pool.store import memory as learned
 from moiety.pool.store import rows as stored
 
 NO_MOVES: Final = CycleSettings(moves_max=0, worth_ends=False, reasons=False, scales=False)
@@ -53,7 +61,8 @@ class PoolPlanner:
     def __init__(self, connection: sqlite3.Connection) -> None:
         """The connection only reads."""
         self._connection = connection
-        self._memory = PoolMemory(memory.load(connection, memory.POLICY))
+        self.memory = PoolMemory(learned.load(connection, learned.POLICY))
+        """What it has learned."""
         self._change = -1
         self._rows: dict[int, WorkRow] = {}
         self._workloads: dict[int, Workload] = {}
@@ -82,35 +91,75 @@ class PoolPlanner:
             plan, self._rows, self._nodes, min(later, default=None),
             asked.machine.arena_mib, self._beyond,
         )  # fmt: skip
-        return msgspec.structs.replace(answer, memory=self._memory.dump(asked.now_s))
+        return msgspec.structs.replace(answer, memory=self.memory.dump(asked.now_s))
 
     def reasons(self, asked: ReasonsRequest) -> ReasonsAnswer:
         """Why workloads wait: the same decision once more, with all of its reasons."""
-        snapshot = self._read(asked.machine, asked.now_s)
-        if self._explained != (self._change, asked.machine):
-            self._reasons = reasons_of(self._decide(snapshot, WITH_REASONS))
-            self._explained = self._change, asked.machine
+        reasons = self._because(self._read(asked.machine, asked.now_s), asked.machine)
         eligible = Eligible.of(self._rows.values(), asked.now_s)
-        beside = self._nodes.beside()
         found = {}
         for number in asked.numbers:
             row = self._rows.get(number)
             if row is None:
                 continue
-            why = eligible.why_not(row) or self._beyond.get(number)
-            why = why or self._reasons.get(str(number))
-            if why is not None and beside and why.kind == Reason.GPUS_FULL:
-                why = msgspec.structs.replace(why, text=f"{why.text}; {beside}")
+            why = self._not_tried(row, eligible)
+            why = why or beside(self._nodes, reasons.get(str(number)))
             if why is not None:
                 found[number] = why
         return ReasonsAnswer(found)
+
+    def starts(self, asked: StartsRequest) -> StartsAnswer:
+        """When workloads will begin: the engine decides ahead of time, for all of them at once."""
+        snapshot = foreseeable(self._read(asked.machine, asked.now_s), asked.numbers)
+        waits = {each.name for each in snapshot.workloads}
+        waits -= {each.task.workload for each in snapshot.running}
+        names = [name for name in map(str, asked.numbers) if name in waits]
+        found = expected_starts(snapshot, names, None, NO_MOVES, self.memory.memory)
+        return StartsAnswer(
+            {int(name): self._told(name, start, asked.now_s) for name, start in found.items()}
+        )
+
+    def explain(self, asked: ExplainRequest) -> ExplainAnswer:
+        """One sentence: why a workload waits, what is ahead, what would have to end, and when."""
+        whole = self._read(asked.machine, asked.now_s)
+        snapshot = foreseeable(whole, [asked.number])
+        row = self._rows.get(asked.number)
+        why = None if row is None else self._not_tried(row, Eligible.of([row], asked.now_s))
+        name = str(asked.number)
+        if why is not None or not any(each.name == name for each in snapshot.workloads):
+            return ExplainAnswer(why, ExpectedStart())
+        found = explain(snapshot, name, None, WITH_REASONS, said, self.memory.memory)
+        known = self._because(whole, asked.machine).get(name)
+        reason = beside(self._nodes, sentence(found, known.kind if known else "not-yet"))
+        start = ExpectedStart()
+        if found.start is not None and found.status == "waits":
+            start = self._told(name, found.start, asked.now_s)
+        return ExplainAnswer(reason, start)
+
+    def _because(self, snapshot: Snapshot, machine: MachineView) -> dict[str, WaitReason]:
+        """By name: why work waits; found once for each state of the store and the machine."""
+        if self._explained != (self._change, machine):
+            self._reasons = reasons_of(self._decide(snapshot, WITH_REASONS))
+            self._explained = self._change, machine
+        return self._reasons
+
+    def _not_tried(self, row: WorkRow, eligible: Eligible) -> WaitReason | None:
+        """Why the engine is not asked about a workload, or cannot have its way."""
+        return eligible.why_not(row) or self._beyond.get(row.id)
+
+    def _told(self, name: str, start: Start, now_s: float) -> ExpectedStart:
+        """The start as it is said; what comes then shows how true that was."""
+        if start.foreseen_s is not None:
+            self.memory.foreseen(name, now_s, start.foreseen_s)
+        at = (start.expected_s, start.earliest_s, start.latest_s)
+        return ExpectedStart(*(None if each is None else now_s + each for each in at))
 
     def _decide(self, snapshot: Snapshot, settings: CycleSettings) -> CyclePlan:
         number = max(len(snapshot.workloads), 1)
         is_other = not self._known_of / MIX_GROWTH <= number <= self._known_of * MIX_GROWTH
         if self._known is None or is_other:
             self._known, self._known_of = typical_work(snapshot.workloads), number
-        return decide(snapshot, self._known, settings, memory=self._memory.memory, kept=self._kept)
+        return decide(snapshot, self._known, settings, memory=self.memory.memory, kept=self._kept)
 
     def _read(self, machine: MachineView, now_s: float) -> Snapshot:
         if machine != self._machine:
@@ -123,7 +172,7 @@ class PoolPlanner:
                 }
         queues = queues_of(stored.projects(self._connection))
         monday_s = monday_of(now_s)
-        self._memory.divide(len(machine.cards), queues, monday_s)
+        self.memory.divide(len(machine.cards), queues, monday_s)
         changed = self._changed()
         for row in changed:
             if row.state in ACTIVE or row.state is WorkState.PENDING:
@@ -133,7 +182,7 @@ class PoolPlanner:
             else:
                 self._rows.pop(row.id, None)
                 self._workloads.pop(row.id, None)
-        self._memory.learn(changed, self._learned_of, self._rows, now_s, self._change)
+        self.memory.learn(changed, self._learned_of, self._rows, now_s, self._change)
         return snapshot_of(
             self._nodes, self._rows.values(), self._workloads, queues, now_s, monday_s
         )
@@ -145,7 +194,7 @@ class PoolPlanner:
             return changed
         self._connection.execute("BEGIN")  # all of it is read at one moment
         live, self._change = stored.everything_live(self._connection, compact)
-        over = stored.ended_since(self._connection, self._memory.change)
+        over = stored.ended_since(self._connection, self.memory.change)
         self._connection.execute("COMMIT")
         return live + over
 

@@ -16,14 +16,18 @@ from moiety.pool.engine.messages import (
     EngineAnswer,
     EngineFailed,
     EngineRequest,
+    ExplainAnswer,
+    ExplainRequest,
     ReasonsAnswer,
     ReasonsRequest,
+    StartsAnswer,
+    StartsRequest,
     receive,
     send,
 )
 from moiety.pool.paths import PoolPaths
 
-A = TypeVar("A", CycleAnswer, ReasonsAnswer)
+A = TypeVar("A", CycleAnswer, ReasonsAnswer, StartsAnswer, ExplainAnswer)
 
 
 class EngineProcess:
@@ -43,6 +47,14 @@ class EngineProcess:
     def reasons(self, asked: ReasonsRequest) -> ReasonsAnswer:
         """Why workloads wait; raises InternalError."""
         return self._ask(asked, ReasonsAnswer)
+
+    def starts(self, asked: StartsRequest) -> StartsAnswer:
+        """When workloads will begin; raises InternalError."""
+        return self._ask(asked, StartsAnswer)
+
+    def explain(self, asked: ExplainRequest) -> ExplainAnswer:
+        """Why one workload waits, and until when; raises InternalError."""
+        return self._ask(asked, ExplainAnswer)
 
     def close(self) -> None:
         """End the process."""

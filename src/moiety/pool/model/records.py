@@ -203,6 +203,10 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
     """The indices of its GPUs."""
     exit_code: int | None = None
     exit_signal: int | None = None
+    expected_start_s: float | None = None
+    """When it is expected to begin, if that was asked for and can be foreseen."""
+    expected_low_s: float | None = None
+    expected_high_s: float | None = None
     command: str = ""
     stdout: str = ""
     stderr: str = ""
@@ -299,6 +303,11 @@ class WorkExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence."""
     is_final: bool = False
     numbers: dict[str, int] = {}
+    expected_start_s: float | None = None
+    """When it is expected to begin, in Unix time; None: that cannot be foreseen."""
+    expected_low_s: float | None = None
+    """It begins between these two in four of five cases."""
+    expected_high_s: float | None = None
 
 
 class AuditRow(msgspec.Struct, frozen=True, kw_only=True):

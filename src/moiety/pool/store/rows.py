@@ -13,7 +13,11 @@ from moiety.pool.model.arrays import TASK
 from moiety.pool.model.records import PAGE_MAX, ProjectRow, Submission, WorkPage, WorkRow
 from moiety.pool.model.states import ENDS, WorkState
 
-COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(WorkRow))
+FORESEEN: Final = frozenset({"expected_start_s", "expected_low_s", "expected_high_s"})
+"""What is found when it is asked for, and in no column."""
+COLUMNS: Final = tuple(
+    field.name for field in msgspec.structs.fields(WorkRow) if field.name not in FORESEEN
+)
 SELECT: Final = f"SELECT {', '.join(COLUMNS)} FROM workload"
 ENDED_MAX: Final = 20_000
 """The most ended workloads that are read at once."""

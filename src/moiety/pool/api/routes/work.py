@@ -16,6 +16,7 @@ from moiety.pool.api.answers import answer, body_of, query_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes import arrays
+from moiety.pool.engine.messages import ExpectedStart
 from moiety.pool.model.arrays import parse_array
 from moiety.pool.model.records import (
     PAGE_MAX,
@@ -49,6 +50,8 @@ class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whether one row stands for the tasks of an array that have never run."""
     why: bool = False
     """Whether the engine is asked for the reason why each of them waits."""
+    start: bool = False
+    """Whether it is asked when each of them is expected to begin."""
 
 
 class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +109,8 @@ async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Respons
     shown = [caller.shown(row) for row in found.rows]
     if query.why:
         shown = await _with_reasons(pool, shown)
+    if query.start:
+        shown = await _with_starts(pool, shown)
     return answer(WorkPage(shown, found.after, found.folds))
 
 
@@ -120,6 +125,26 @@ async def _with_reasons(pool: ServedPool, shown: list[WorkRow]) -> list[WorkRow]
         return shown
     return [
         msgspec.structs.replace(row, reason=found[row.id].text) if row.id in found else row
+        for row in shown
+    ]
+
+
+async def _with_starts(pool: ServedPool, shown: list[WorkRow]) -> list[WorkRow]:
+    """The rows with their expected starts where they wait; as they are if there is no answer."""
+    numbers = [row.id for row in shown if row.state is WorkState.PENDING]
+    try:
+        found = await pool.loop.starts(numbers) if numbers else {}
+    except (MoietyError, OSError):
+        return shown
+    return [
+        msgspec.structs.replace(
+            row,
+            expected_start_s=at.expected_s,
+            expected_low_s=at.low_s,
+            expected_high_s=at.high_s,
+        )
+        if (at := found.get(row.id))
+        else row
         for row in shown
     ]
 
@@ -148,8 +173,10 @@ async def on_explain(pool: ServedPool, request: Request, caller: Caller) -> Resp
     """Why a workload waits, in the engine's words."""
     row = caller.shown(pool.find(request, caller))
     kind, text, is_final, numbers = "", "", False, dict[str, int]()
+    start = ExpectedStart()
     if row.state is WorkState.PENDING:
-        found = (await pool.loop.reasons([row.id])).get(row.id)
+        answered = await pool.loop.explain(row.id)
+        found, start = answered.reason, answered.start
         left_s = row.not_before_s - time.time()
         if found is not None:
             kind, text = found.kind, found.text
@@ -167,6 +194,9 @@ async def on_explain(pool: ServedPool, request: Request, caller: Caller) -> Resp
             text=text or row.reason,
             is_final=is_final,
             numbers=numbers,
+            expected_start_s=start.expected_s,
+            expected_low_s=start.low_s,
+            expected_high_s=start.high_s,
         )
     )
 
