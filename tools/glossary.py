@@ -43,9 +43,8 @@ WITHOUT_EVENT: Final = {
 """messages to the agent of which the arbiter hears nothing under that name, and why"""
 WITHOUT_MESSAGE: Final = {
     "ArenaSet", "ChargeReleased", "ChargeTransferred", "DivisionSet", "GangJoined", "GpuLost",
-    "GuaranteesSet",
-    "Left", "Measured", "PromiseSet", "Settled", "SettingsSet", "ShareSet", "StopChecked", "Tick",
-    "UserLimitsSet",
+    "GuaranteesSet", "Left", "Measured", "PromiseSet", "Resume", "Settled", "SettingsSet",
+    "ShareSet", "StopChecked", "Suspend", "Tick", "UserLimitsSet",
 }  # fmt: skip
 """events that the agent itself observes"""
 

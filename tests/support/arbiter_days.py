@@ -30,6 +30,7 @@ WEIGHTS = {
     "depend": 0.5,
     "decide_otherwise": 0.1,
     "promise": 1.0,
+    "suspend": 1.0,
     "guarantee": 0.3,
     "divide": 0.7,
     "die": 0.3,
@@ -80,6 +81,8 @@ def happen(day: Anything, what: str, dice: Random) -> None:
         day.decide_otherwise(dice.choice([OverduePolicy.REPORT, OverduePolicy.FENCE]))
     elif what == "promise" and tenants and day.unsettled is None:
         day.promise(dice)
+    elif what == "suspend" and tenants and day.unsettled is None:
+        day.suspend(dice)
     elif what == "guarantee" and day.unsettled is None:
         day.guarantee(dice)
     elif what == "divide" and tenants and day.unsettled is None:
@@ -174,6 +177,7 @@ def pass_by(day: Anything, seed: int, *, allowing: bool = False) -> Iterator[Non
     calm = {"misbehave", "measure"} if dice.random() < 0.5 else set()
     calm |= calm_owners(dice)
     calm |= {"promise"} if dice.random() < 0.3 else set()
+    calm |= {"suspend"} if dice.random() < 0.5 else set()
     calm |= {"join_gang", "band"} if dice.random() < 0.3 else set()
     chosen = ALLOWING if allowing else WEIGHTS
     weights = {what: weight for what, weight in chosen.items() if what not in calm}

@@ -12,6 +12,7 @@ from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.snapshots import TenantView
 from moiety.arbiter.states import Apart
+from moiety.model.share import Share
 from tests.support.simulated_node import SimulatedNode
 from tests.support.simulated_tenants import SimulatedTenant
 
@@ -40,6 +41,8 @@ class Invariants(RuleBasedStateMachine):
         self.unsettled: list[SimulatedTenant] | None = None
         self.owners: tuple[tuple[str, str], ...] = ONE_OWNER
         """The owners and workloads that processes may be of."""
+        self.promised: dict[int, Share] = {}
+        """The share that each process got last."""
         self.liars: list[SimulatedTenant] = []
         """Processes that say false things of what their memory is."""
 
@@ -112,7 +115,8 @@ class Invariants(RuleBasedStateMachine):
                 beside = [v for v in views if v.gpus.keys() & gpus]
                 is_uneven = any(self.is_timed(v) or v.gang for v in beside)
                 is_uneven = is_uneven or any(map(self.is_divided_unequally, gpus))
-                if not (is_limited or is_split or rivals or attaches or is_uneven):
+                is_suspended = any(v.is_suspended for v in gang)
+                if not (is_limited or is_split or rivals or attaches or is_uneven or is_suspended):
                     assert (waiting | served) - {instruction.tenant}
             if self.unsettled is not None:
                 assert isinstance(instruction, do.Admitted)
@@ -155,7 +159,7 @@ class Invariants(RuleBasedStateMachine):
         """
         classes: dict[int, list[SimulatedTenant]] = {}
         for view in self.node.arbiter.tenants():
-            if gpu in view.gpus and view.state != "idle":
+            if gpu in view.gpus and view.state not in ("idle", "suspended"):
                 classes.setdefault(view.share.rank, []).append(self.node.tenants[view.tenant])
         for wanting in classes.values():
             workloads = Counter((t.owner, t.workload or str(t.number)) for t in wanting)
@@ -168,7 +172,8 @@ class Invariants(RuleBasedStateMachine):
 
     def is_crowded(self, gpu: int) -> bool:
         """Whether what the tenants that want a GPU's time allocated there does not fit together."""
-        idle = {view.tenant for view in self.node.arbiter.tenants() if view.state == "idle"}
+        resting = ("idle", "suspended")
+        idle = {view.tenant for view in self.node.arbiter.tenants() if view.state in resting}
         wanted = sum(
             block.bytes
             for tenant in self.node.tenants.values()
@@ -184,6 +189,20 @@ class Invariants(RuleBasedStateMachine):
             for tenant in self.node.tenants.values():
                 if tenant.is_open:
                     assert not self.rivals(tenant.number)
+
+    @invariant()
+    def who_is_suspended_has_no_turn(self) -> None:
+        """Its gate is closed, unless its last work cannot end without passing it."""
+        if self.unsettled is not None:
+            return
+        for view in self.node.arbiter.tenants():
+            tenant = self.node.tenants[view.tenant]
+            assert view.is_suspended == tenant.suspended
+            if view.state == "suspended":
+                assert tenant.suspended
+                assert not tenant.is_open
+            elif tenant.suspended:
+                assert view.state not in ("idle", "queued", "restoring"), view
 
     @invariant()
     def a_gang_holds_whole_or_not_at_all(self) -> None:

@@ -211,6 +211,7 @@ class Anything(Invariants):
         gpus = self.node.view(tenant).gpus
         if not any(self.node.arbiter.refuse_share(gpu, share, own=own) for gpu in gpus):
             self.check(self.node.feed(ev.ShareSet(tenant.number, share)))
+            self.promised[tenant.number] = share
 
     @precondition(lambda self: self.unsettled is None)
     @rule(data=st.data())
@@ -223,6 +224,24 @@ class Anything(Invariants):
     def divide(self, data: Chance, apart: Apart) -> None:
         """The GPUs of a process turn out to divide their time unequally, or equally again."""
         self.check(self.node.divide(self.some(data), apart))
+
+    @precondition(lambda self: self.known and self.unsettled is None)
+    @rule(data=st.data())
+    def suspend(self, data: Chance) -> None:
+        """A process is suspended, or resumed if its share can be kept."""
+        tenant = self.some(data)
+        if not tenant.suspended:
+            self.check(self.node.suspend(tenant))
+        elif self.may_resume(tenant):
+            self.check(self.node.suspend(tenant, suspended=False))
+
+    def may_resume(self, tenant: SimulatedTenant) -> bool:
+        """Whether the promises of a suspended process can be kept again."""
+        share, own = self.promised.get(tenant.number, NOTHING_ASKED), [tenant.number]
+        gpus = self.node.view(tenant).gpus
+        arbiter = self.node.arbiter
+        may = not any(arbiter.refuse_share(gpu, share, own=own) for gpu in gpus)
+        return may and not arbiter.refuse_resume(tenant.number)
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
@@ -346,6 +365,9 @@ class Anything(Invariants):
             tenant.hung = tenant.eviction_fails = tenant.stopped = False
             if tenant.depends < NEVER or not stubborn:
                 tenant.depends = 0
+            if tenant.suspended:
+                self.node.feed(ev.ShareSet(tenant.number, NOTHING_ASKED))
+                self.node.suspend(tenant, suspended=False)
             share = self.node.view(tenant).share
             share = replace(share, priority=Priority.NORMAL, latency=False)
             self.node.feed(ev.ShareSet(tenant.number, share))

@@ -23,6 +23,8 @@ from tests.support.simulated_tenants import SimulatedTenant
 
 EXACT_S = 1e-6
 LATE_S = 1000.0
+UNTOLD = do.Overdue | do.CheckStopped | do.HostShort | do.Suspended
+"""What no process is told."""
 MEANWHILE_S = 0.05
 """How long after the first half of a hand-off its holder may ask for the next (MEANWHILE_NS)."""
 
@@ -205,6 +207,12 @@ class SimulatedNode:
         tenant.apart = apart
         return self.feed(ev.DivisionSet(tenant.number, apart))
 
+    def suspend(self, tenant: SimulatedTenant, *, suspended: bool = True) -> list[do.Instruction]:
+        """Suspend a process, or resume it."""
+        tenant.suspended = suspended
+        kind = ev.Suspend if suspended else ev.Resume
+        return self.feed(kind(tenant.number))
+
     def start(
         self, chunks: dict[int, list[int]], residue_bytes: int = 0, uid: int = -1
     ) -> SimulatedTenant:
@@ -240,7 +248,7 @@ class SimulatedNode:
                 tenant.is_open = True
             elif isinstance(instruction, do.Revoke):
                 tenant.is_open = False
-            if not isinstance(instruction, do.Overdue | do.CheckStopped | do.HostShort):
+            if not isinstance(instruction, UNTOLD):
                 tenant.inbox.append(instruction)
         self.told += told
         for each in [i.tenant for i in told if isinstance(i, do.CheckStopped)]:
@@ -331,6 +339,8 @@ class SimulatedNode:
                     exists=True,
                 )
             )
+        if tenant.suspended:
+            self.feed(ev.Suspend(tenant.number))
         limit = {gpu: spec.capacity_bytes for gpu, spec in self.specs.items()}
         for serial, (gpu, amount) in tenant.needing.items():
             tenant.sent.append(ev.DriverOom(tenant.number, gpu, serial, amount))

@@ -60,6 +60,7 @@ class SimulatedTenant:
         """It answers everything, but never says that its memory is there."""
         self.stopped = False
         """Nor runs anything: whoever looks sees why."""
+        self.suspended = False  # it is told nothing of that
         self.depends = 0
         """So often a thread must pass the gate until its work on the GPU can end."""
         self.draining: int | None = None

@@ -299,6 +299,18 @@ class StopChecked(Recordable, frozen=True):
     stopped: bool
 
 
+class Suspend(Recordable, frozen=True):
+    """A process gets no lease until `Resume`, and its memory leaves. Answered by `Suspended`."""
+
+    tenant: int
+
+
+class Resume(Recordable, frozen=True):
+    """A suspended process gets turns again; `refuse_share` found that its share can be kept."""
+
+    tenant: int
+
+
 class ShareSet(Recordable, frozen=True):
     """The share of a process has changed; `Arbiter.refuse_share` found that it can be promised."""
 
@@ -384,5 +396,5 @@ Event = (
     | CreditUsed | CreditReturned | PinRequest | Unpin | ChargeTransferred | ChargeReleased
     | LeaseRequest | Restored | Resident | Drained | Evicted | ContentReply | Idle | Busy
     | Pinned | StopChecked | ShareSet | SettingsSet | UserLimitsSet | GuaranteesSet | PromiseSet
-    | ArenaSet | GpuLost | DivisionSet | Tick | Settled
+    | ArenaSet | GpuLost | DivisionSet | Tick | Settled | Suspend | Resume
 )  # fmt: skip

@@ -166,6 +166,16 @@ class CheckStopped(Recordable, frozen=True):
     tenant: int
 
 
+class Suspended(Recordable, frozen=True):
+    """Write down that a process is suspended, and that nothing more of it can leave its GPUs.
+
+    `staying_bytes` of its data are still there, on all GPUs together. It is said once.
+    """
+
+    tenant: int
+    staying_bytes: int
+
+
 class StateChanged(Recordable, frozen=True):
     """Write down that a tenant's stay in `before` ends now, on these GPUs; it began at `since_s`.
 
@@ -198,4 +208,5 @@ Instruction = (
     | Overdue
     | CheckStopped
     | StateChanged
+    | Suspended
 )

@@ -16,7 +16,7 @@ from moiety.arbiter.state.oversubscription import oversubscribed_bytes
 from moiety.arbiter.state.promise import NOTHING, Guarantees
 from moiety.arbiter.state.residency import NOT_POSTED, Content, Request, Residency
 from moiety.arbiter.state.tenant import Tenant, TenantGang
-from moiety.arbiter.states import REVOKED, STAYING, WITH_LEASE, Cause, State, after
+from moiety.arbiter.states import RESTING, REVOKED, STAYING, WITH_LEASE, Cause, State, after
 
 
 class Ledger:
@@ -27,7 +27,7 @@ class Ledger:
         self._balances = {gpu: Balance() for gpu in self.specs}
         self.arena_bytes = arena_bytes
         self.arena_reason = ""  # why it is smaller than was wanted; empty if it is not
-        self.overcommit = 1.0  # requests may exceed what GPUs and arena hold by this factor
+        self.overcommit = 1.0  # requests may exceed GPUs and arena by this factor
         self.checks_host_room = False  # True once it was above 1
         self._changes: list[StateChanged] = []
         self.lost: set[int] = set()  # their specs say that there is always room
@@ -37,9 +37,9 @@ class Ledger:
         self.user_limits: Mapping[int, tuple[int, str]] = {}
         self.user_parts: Mapping[int, tuple[float, str]] = {}
         """By uid: what all tenants of a user may allocate on one GPU, and the rule."""
-        self.promises = dict.fromkeys(self.specs, NOTHING)
-        """By GPU: what is kept for workloads that use no GPU yet."""
+        self.promises = dict.fromkeys(self.specs, NOTHING)  # for who uses no GPU yet, by GPU
         self.unasked_pins: dict[int, None] = {}  # tenants pinned without a request, in this order
+        self.suspended: dict[int, None] = {}  # tenants that are, in this order
         self.queue: list[int] = []
         self.members_changed = True
         """True after a tenant came or went, or a share, gang or guarantee changed."""
@@ -77,7 +77,7 @@ class Ledger:
         if state in WITH_LEASE:
             for on in tenant.gpus.values():
                 on.content, on.recounts = None, 0
-        if before is State.IDLE or state is State.IDLE:
+        if before in RESTING or state in RESTING:
             self.parts_changed = True
         if before is State.QUEUED:
             self.queue.remove(tenant.number)

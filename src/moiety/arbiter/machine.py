@@ -17,11 +17,17 @@ from typing import Any, Final
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.admission.credit import Credit, refill_bytes
-from moiety.arbiter.admission.guarantees import NOTHING, Promised, largest_part, refuse_share
+from moiety.arbiter.admission.guarantees import (
+    NOTHING,
+    Promised,
+    largest_part,
+    refuse_resume,
+    refuse_share,
+)
 from moiety.arbiter.admission.host_demand import needs
 from moiety.arbiter.admission.just_freed import JustFreed
 from moiety.arbiter.admission.memory import refuse_gang
-from moiety.arbiter.handlers import configuration, lease, lifecycle, memory, pins
+from moiety.arbiter.handlers import configuration, lease, lifecycle, memory, pins, suspension
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.armed import Armed, find
@@ -61,6 +67,8 @@ HANDLERS: Final[dict[type, Callable[[Context, Any], None]]] = {
     ev.Busy: lease.on_busy,
     ev.Pinned: pins.on_pinned,
     ev.StopChecked: lifecycle.on_stop_checked,
+    ev.Suspend: suspension.on_suspend,
+    ev.Resume: suspension.on_resume,
     ev.ShareSet: configuration.on_share_set,
     ev.SettingsSet: configuration.on_settings_set,
     ev.UserLimitsSet: configuration.on_user_limits_set,
@@ -251,6 +259,11 @@ class Arbiter:
         processes that have not started yet; `owner` is whose time it is.
         """
         return refuse_share(self._context.ledger, gpu, share, beside, frozenset(own), owner)
+
+    def refuse_resume(self, tenant: int) -> str:
+        """Why a suspended tenant has no room any more for what it has, in words; empty: it has."""
+        known = self._context.ledger.tenants.get(tenant)
+        return refuse_resume(self._context.ledger, known) if known else ""
 
     def largest_part(self, owner: str) -> float:
         """The part of a GPU that an owner's program could request if no other program were here.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from moiety.arbiter.ledger import Ledger
-from moiety.arbiter.schedule.explain import why_late
+from moiety.arbiter.schedule.explain import why_late, why_suspended
 from moiety.arbiter.schedule.fair_share import RECENT_S
 from moiety.arbiter.state.gang import gpus_of, mates
 from moiety.arbiter.state.tenant import Tenant
@@ -66,6 +66,8 @@ class TenantView:
     """The part of the GPU's time that its owner, or the owner's group, is guaranteed."""
     since_s: float = 0.0
     """When it entered its state."""
+    is_suspended: bool = False
+    """Whether it was told to be suspended, also while its last work still runs."""
     gpus: dict[int, TenantGpuView] = field(default_factory=dict)
 
 
@@ -83,6 +85,7 @@ class GpuView:
     waiting: tuple[int, ...]
     spare_bytes: int = 0
     """Part of the free ones: not used, but not given back to the driver yet."""
+    suspended: tuple[int, ...] = ()
 
 
 def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
@@ -95,6 +98,8 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
         reason = "room is being made for it" if lacks else "its memory is being restored"
     if waits and (tenant.is_growing or tenant.state is State.RESTORING) and not tenant.blocked_by:
         reason = _awaited(ledger, tenant) or reason
+    if tenant.suspension is not None:
+        reason = why_suspended(tenant)
     if late := why_late(tenant):
         reason = f"it {late}"
     return TenantView(
@@ -118,6 +123,7 @@ def view_tenant(ledger: Ledger, tenant: Tenant, now_s: float) -> TenantView:
         paused=tenant.usage.paused,
         guaranteed=ledger.guarantees.of(tenant.owner),
         since_s=tenant.since_s,
+        is_suspended=tenant.suspension is not None,
         gpus={
             gpu: TenantGpuView(
                 allocated_bytes=on.used_bytes,
@@ -166,4 +172,5 @@ def view_gpu(ledger: Ledger, gpu: int) -> GpuView:
         holders=tuple(t.number for t, _ in on if t.state in WITH_LEASE),
         waiting=tuple(t.number for t, _ in on if t.state in (State.QUEUED, State.RESTORING)),
         spare_bytes=sum(e.credit.spare_bytes for _, e in on),
+        suspended=tuple(t.number for t, _ in on if t.suspension is not None),
     )

@@ -19,6 +19,11 @@
                                                                     | UNDRAINABLE |
                                                                     +-------------+
 
+                 suspended                resumed
+    IDLE, QUEUED --------> +-----------+ --------> IDLE
+                           | SUSPENDED |
+                           +-----------+
+
 A tenant that leaves does so from any state, and its bytes are free at once.
 """
 
@@ -29,7 +34,7 @@ from typing import Final
 
 
 class State(Enum):
-    """The state of a tenant; its memory may leave the GPU only in IDLE and QUEUED."""
+    """The state of a tenant; its memory may leave in IDLE, QUEUED and SUSPENDED only."""
 
     __hash__ = object.__hash__  # members are compared by identity; Enum's own runs Python code
 
@@ -49,6 +54,8 @@ class State(Enum):
     """Its lease is revoked, and its process is stopped, so it cannot answer."""
     FENCED = "fenced"
     """It is overdue: until it answers, it gets no lease, and no other tenant waits for it."""
+    SUSPENDED = "suspended"
+    """It gets no lease until it is resumed, and all of its memory that can leave does."""
 
 
 class Apart(StrEnum):
@@ -82,6 +89,8 @@ class Cause(Enum):
     STOPPED = "stopped"
     CONTINUED = "continued"
     FENCED = "fenced"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
 
 
 TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
@@ -102,12 +111,17 @@ TRANSITIONS: Final[dict[tuple[State, Cause], State]] = {
     (State.DRAINING, Cause.FENCED): State.FENCED,
     (State.FENCED, Cause.DRAINED): State.IDLE,
     (State.FENCED, Cause.DRAINED_WANTING): State.QUEUED,
+    (State.IDLE, Cause.SUSPENDED): State.SUSPENDED,
+    (State.QUEUED, Cause.SUSPENDED): State.SUSPENDED,
+    (State.SUSPENDED, Cause.RESUMED): State.IDLE,
 }
 
 WITH_LEASE: Final = frozenset({State.HOLDING, State.UNDRAINABLE})
 """The tenant's lease word is open."""
 STAYING: Final = frozenset({State.RESTORING, State.HOLDING, State.UNDRAINABLE})
 """The tenant holds, or is about to: its memory stays on the GPU."""
+RESTING: Final = frozenset({State.IDLE, State.SUSPENDED})
+"""The tenant wants no time of a GPU."""
 REVOKED: Final = frozenset({State.DRAINING, State.STOPPED, State.FENCED})
 """The tenant's lease word was closed, and the tenant has not answered."""
 

@@ -135,6 +135,13 @@ class Share:
         )
 
     @property
+    def without_promises(self) -> Share:
+        """The same share while its program is suspended: nothing is guaranteed to it."""
+        if self.gpu is None and not self.memory_bytes:
+            return self
+        return dataclasses.replace(self, gpu=None, memory_bytes=0)
+
+    @property
     def of_time(self) -> str:
         """Request and limit of the GPU's time, for a table: `30 %`, `30 %, <= 50 %`, or `-`."""
         found = [format_fraction(round(self.gpu, 2))] if self.gpu is not None else []

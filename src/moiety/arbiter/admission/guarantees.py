@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from moiety.arbiter.admission.memory import budget_bytes
+from moiety.arbiter.admission.memory import budget_bytes, promised_bytes
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
@@ -63,8 +63,8 @@ def refuse_share(
     if promised:
         why = f"{format_bytes(promised)} of it are promised to others, or cannot leave"
     for tenant, allocated, stays in ledger.units(gpu):
-        if any(mate.number in own for mate in mates(tenant)):
-            continue
+        if any(mate.number in own or mate.suspension for mate in mates(tenant)):
+            continue  # whether a suspended one can come back is asked when it is resumed
         beside_it = budget_bytes(ledger, gpu) - promised + stays
         if beside_it - allocated < free_bytes:
             free_bytes = beside_it - allocated
@@ -73,6 +73,19 @@ def refuse_share(
         return None
     text = f"{format_bytes(share.memory_bytes)} of GPU {gpu} cannot be kept for one program: {why}"
     return text, dataclasses.replace(share, memory_bytes=max(0, free_bytes))
+
+
+def refuse_resume(ledger: Ledger, tenant: Tenant) -> str:
+    """Why a suspended tenant has no room any more for what it has, in words; empty: it has."""
+    for gpu, on in tenant.gpus.items():
+        others = promised_bytes(ledger, gpu) - tenant.promised_bytes(on)
+        if on.required_bytes > budget_bytes(ledger, gpu) - others:
+            return (
+                f"its {format_bytes(on.required_bytes)} do not fit into the "
+                f"{format_bytes(budget_bytes(ledger, gpu))} of GPU {gpu} beside "
+                f"{format_bytes(others)} that are promised to others, or cannot leave"
+            )
+    return ""
 
 
 def largest_part(ledger: Ledger, owner: str) -> float:

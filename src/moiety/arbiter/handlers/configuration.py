@@ -22,7 +22,10 @@ def on_share_set(context: Context, event: ev.ShareSet) -> None:
     if tenant is None:
         return
     is_lowered = event.share.rank < tenant.usage.class_rank
-    context.fair_share.promise(tenant, event.share)
+    share = event.share
+    if tenant.suspension is not None:
+        tenant.suspension.share, share = share, share.without_promises
+    context.fair_share.promise(tenant, share)
     context.credit.recall_from(tenant, context.out)
     for gpu in tenant.gpus:
         capacity = context.ledger.specs[gpu].capacity_bytes

@@ -27,6 +27,8 @@ def want(context: Context, tenant: Tenant) -> None:
             tenant.usage.busy_periods.begin(context.now_s, holding=False, rested_s=rested_s)
         context.fair_share.wake(tenant)
         context.ledger.transition(tenant, Cause.WANTED, context.now_s)
+    elif tenant.state is State.SUSPENDED and tenant.suspension is not None:
+        tenant.suspension.wants = True
     elif tenant.state in REVOKED and not tenant.drain.wants_again:
         tenant.drain.wants_again = True
         tenant.drain.wants_since_s = context.now_s

@@ -107,6 +107,7 @@ def _leave(context: Context, number: int) -> None:
     context.drop(number)
     context.ledger.members_changed = True
     context.ledger.unasked_pins.pop(number, None)
+    context.ledger.suspended.pop(number, None)
     if tenant := context.ledger.tenants.get(number):
         context.credit.forget(tenant.gpus.values())
         gangs.leave(context.ledger, tenant)

@@ -28,9 +28,9 @@ from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.schedule.early_grants import EarlyGrants
 from moiety.arbiter.schedule.rivals import movable_bytes, must_alternate
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import RESTING, State
 
-_CALM = frozenset({State.IDLE, State.HOLDING})
+_CALM = RESTING | {State.HOLDING}
 _MEANWHILE_S = 0.05
 """A drain that takes longer may be reopened for who asks, or be overdue."""
 _AHEAD_S = 0.1
@@ -229,6 +229,7 @@ def _is_plain(tenant: Tenant) -> bool:
         not (tenant.requests or tenant.has_orders or tenant.is_firm or tenant.drain.stopped)
         and not (tenant.memory.barred or tenant.memory.needs_until_s)
         and tenant.memory.host_short is None
+        and (tenant.suspension is None or tenant.state is State.SUSPENDED)
         and tenant.share.gpu_limit >= 1
         and not (tenant.usage.apart or tenant.usage.paused or tenant.usage.sits_out)
     )

@@ -20,7 +20,7 @@ from typing import Final
 from moiety.arbiter.ledger import Ledger
 from moiety.arbiter.state.gang import mates
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import RESTING
 
 WINDOW_S: Final = 10.0
 """Over this time the classes above a promise may use all time that is not promised at once."""
@@ -140,7 +140,7 @@ class ClassBudgets:
         for bound, budget in self._budgets:
             budget.is_wanted = False
             for tenant in bound.promised:
-                if tenant.state is not State.IDLE:
+                if tenant.state not in RESTING:
                     budget.is_wanted = True
                     break
             budget.judge()
@@ -206,7 +206,7 @@ class ClassBudgets:
     def _raise(self, bound: Bound) -> None:
         """Put the promised tenants of a rank into the highest class that wants the GPU."""
         gpu, rank = bound.key
-        wanting = (t.usage.class_rank for t, _ in self._ledger.on(gpu) if t.state is not State.IDLE)
+        wanting = (t.usage.class_rank for t, _ in self._ledger.on(gpu) if t.state not in RESTING)
         top = max(wanting, default=rank)
         for tenant in bound.promised:
             for mate in mates(tenant):

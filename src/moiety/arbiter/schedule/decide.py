@@ -16,6 +16,7 @@ from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.select import refuse_outgrown, take_turns
 from moiety.arbiter.schedule.shut_out import look_after_pins
 from moiety.arbiter.schedule.side_by_side import choose_sitters, end_silences, find_crowded
+from moiety.arbiter.schedule.suspension import end_turns, evict_suspended
 from moiety.arbiter.schedule.throttle import end_windows, mend, separate
 from moiety.arbiter.schedule.transfers import answer_requests, finish_coming, give_room
 from moiety.arbiter.schedule.victims import order_evictions
@@ -51,6 +52,8 @@ def decide(round_: Round) -> Iterator[None]:
         if round_.asking or round_.ledger.queue:
             yield from take_turns(round_)
         was_given_up = order_evictions(round_)
+        if round_.ledger.suspended:
+            evict_suspended(round_)
         if round_.asking:
             answer_requests(round_)
         give_room(round_)
@@ -76,6 +79,8 @@ def begin(round_: Round) -> None:
     find_crowded(round_)
     if round_.ledger.unasked_pins:
         look_after_pins(round_)
+    if round_.ledger.suspended:
+        end_turns(round_)
 
 
 def _look(round_: Round) -> None:

@@ -36,9 +36,25 @@ def why_apart(gang: TenantGang) -> str:
             "started"
         )
     for member in gang.members:
+        if member.suspension is not None:
+            return f"{member.label}, of its gang, is suspended"
         if member.is_late or member.state is State.FENCED:
             return f"{member.label}, of its gang, {why_late(member) or 'is giving the GPU back'}"
     return ""
+
+
+def why_suspended(tenant: Tenant) -> str:
+    """That a tenant is suspended, and what of its data stays on its GPUs."""
+    if tenant.state is not State.SUSPENDED:
+        return "it is being suspended"
+    if tenant.has_orders:
+        return "it is suspended, and its memory leaves the GPU"
+    stays = sum(on.charged_bytes for on in tenant.gpus.values())
+    if not stays:
+        return "it is suspended"
+    firm = sum(tenant.staying_bytes(on) for on in tenant.gpus.values())
+    why = _why_firm(tenant) if firm else "for which the host has no room"
+    return f"it is suspended, but for {format_bytes(stays)} {why}"
 
 
 def why_behind(others: list[Tenant], tenant: Tenant) -> str:

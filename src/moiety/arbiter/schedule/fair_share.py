@@ -27,12 +27,12 @@ from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.schedule.time_limits import EXACT_S, SOONEST_S, STILL
 from moiety.arbiter.state.gang import firsts, level, mates
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import RESTING, State
 from moiety.model.share import Share
 
 RECENT_S = 5.0
 """The time over which the recently received part is averaged."""
-_USES_NOTHING = frozenset({State.IDLE, State.QUEUED, State.STOPPED})
+_USES_NOTHING = frozenset({State.QUEUED, State.STOPPED}) | RESTING
 _LAG_TURNS = 4
 EQUAL = 0.02
 """Parts that differ by less than this part of them are equal."""
@@ -101,7 +101,7 @@ class FairShare:
         for tenant in self._ledger.tenants.values():
             tenant.usage.part, tenant.usage.weighed = 1.0, False
             tenant.usage.timed = tenant.share.is_timed or guarantees.has(tenant.owner)
-            if tenant.state is not State.IDLE:
+            if tenant.state not in RESTING:
                 for gpu in tenant.gpus:
                     found.setdefault((gpu, tenant.usage.rank), []).append(tenant)
         self.uneven.clear()

@@ -15,7 +15,7 @@ from typing import Final
 
 from moiety.arbiter.schedule.owners import Path
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import RESTING
 
 FADES_S: Final = 2.0
 """After this time without work, a third of a lag is left."""
@@ -145,7 +145,7 @@ class Lags:
 
     def _works_elsewhere(self, tenant: Tenant) -> bool:
         """Whether a tenant that left a class still wants time, in the class of its new share."""
-        return tenant.usage.class_rank != self._rank_of(tenant) and tenant.state is not State.IDLE
+        return tenant.usage.class_rank != self._rank_of(tenant) and tenant.state not in RESTING
 
     def _all(self) -> tuple[tuple[Kept, float], ...]:
         """The lags that are kept, with the time over which they fade."""

@@ -60,7 +60,9 @@ def take_turns(round_: Round) -> Iterator[None]:
         if round_.attaching and any(mate in round_.attaching for mate in mates(tenant)):
             continue  # it attaches a GPU next, and waits for its turn with that
         if tenant.state is State.QUEUED and tenant.gang is not None:
-            if any(mate.stays for mate in mates(tenant)) and not _is_awaited(round_, tenant):
+            holds = any(mate.stays for mate in mates(tenant))
+            holds = holds and not any(mate.suspension for mate in mates(tenant))
+            if holds and not _is_awaited(round_, tenant):
                 _join_in(round_, tenant)
                 continue
             if apart := why_apart(tenant.gang):

@@ -19,7 +19,7 @@ from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.schedule.time_limits import EXACT_S
 from moiety.arbiter.state.gang import are_mates, mates
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import RESTING, State
 
 _FITS_S: Final = 0.5
 """How long tenants must have fitted together until they no longer take turns."""
@@ -53,7 +53,7 @@ def find_crowded(round_: Round) -> None:
 def _is_crowded(round_: Round, gpu: int) -> bool:
     balance = round_.balances[gpu]
     need = sum(
-        tenant.staying_bytes(on) if tenant.state is State.IDLE else on.need_bytes
+        tenant.staying_bytes(on) if tenant.state in RESTING else on.need_bytes
         for tenant, on in round_.ledger.on(gpu)
     )
     return need > balance.capacity_bytes

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from moiety.arbiter.schedule.quantum import Quantum
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import RESTING
 
 EXACT_S = 1e-6
 """Shorter times do not matter."""
@@ -48,7 +48,7 @@ def charge(quantum: Quantum, tenant: Tenant, elapsed_s: float) -> None:
     budget_s = usage.budget_s + (limit - usage.limited_rate) * elapsed_s
     if budget_s > full_s:
         most_s = full_s
-        if tenant.state is not State.IDLE:
+        if tenant.state not in RESTING:
             most_s = limit * _SAVED_TURNS * max(0.25, quantum.turn_s(tenant))
         budget_s = min(max(most_s, full_s), budget_s)
     window_s = quantum.settings.limit_window_s

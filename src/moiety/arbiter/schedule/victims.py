@@ -1,4 +1,4 @@
-"""Which tenants give up bytes on a full GPU: idle, then draining ones, then the end of the queue.
+"""Which tenants give up bytes on a full GPU: resting, then draining, then the end of the queue.
 
 A holder is never a victim: it loses its lease first (preempt.py, in the order of `Round.by_turn`).
 Which chunks of a victim leave is decided by its shim (native/shim/swap/victim.c). With overcommit,
@@ -14,7 +14,7 @@ from moiety.arbiter.schedule.evictions import ask
 from moiety.arbiter.schedule.host_room import Plan, ask_content, give_up, short_bytes, zero_bytes
 from moiety.arbiter.schedule.round import Round
 from moiety.arbiter.state.tenant import Tenant
-from moiety.arbiter.states import State
+from moiety.arbiter.states import RESTING, State
 
 
 def order_evictions(round_: Round) -> bool:
@@ -37,7 +37,7 @@ def order_evictions(round_: Round) -> bool:
             plan = _plan(round_)
     for victim, gpu, amount in plan:
         if victim.state is not State.DRAINING:
-            _order(round_, victim, gpu, amount)
+            order(round_, victim, gpu, amount)
     return was_given_up
 
 
@@ -66,21 +66,22 @@ def _plan(round_: Round, *, zeros_first: bool = False) -> Plan:
 
 
 def _victims(round_: Round, gpu: int) -> Iterator[tuple[Tenant, int]]:
-    """Idle tenants, least recently used first; then the queue, the last first; what each can evict.
+    """Suspended tenants, idle ones, then the last of the queue first; what each can evict.
 
     A draining tenant will be the last of the queue, so its bytes are waited for, and not taken from
     a tenant whose turn comes sooner.
     """
     tenants = round_.ledger.tenants
-    out = [t for t, _ in round_.ledger.on(gpu) if t.state is State.IDLE]
-    out.sort(key=lambda t: t.since_s)
+    out = [t for t, _ in round_.ledger.on(gpu) if t.state in RESTING]
+    out.sort(key=lambda t: (t.state is State.IDLE, t.since_s))
     queue = [tenants[number] for number in reversed(round_.ledger.queue)]
     for victim in out + round_.draining + queue:
         if on := victim.gpus.get(gpu):
             yield victim, victim.evictable_bytes(on)
 
 
-def _order(round_: Round, victim: Tenant, gpu: int, amount: int) -> None:
+def order(round_: Round, victim: Tenant, gpu: int, amount: int) -> None:
+    """Tell a tenant to evict bytes."""
     ask(round_, victim, gpu, amount)
     round_.ledger.order(victim, gpu, amount)
     round_.out.append(do.Evict(victim.number, gpu, amount))

@@ -8,6 +8,7 @@ from typing import Final
 from moiety.arbiter.state.drain import Drain
 from moiety.arbiter.state.lease import Lease
 from moiety.arbiter.state.residency import Request, Residency, TenantMemory
+from moiety.arbiter.state.suspension import Suspension
 from moiety.arbiter.state.usage import TenantUsage
 from moiety.arbiter.states import STAYING, WITH_LEASE, State
 from moiety.model.share import NOTHING_ASKED, Share
@@ -44,6 +45,8 @@ class Tenant:
     usage: TenantUsage = field(default_factory=TenantUsage)
     drain: Drain = field(default_factory=Drain)
     memory: TenantMemory = field(default_factory=TenantMemory)
+    suspension: Suspension | None = None
+    """Set from `Suspend` to `Resume`."""
 
     @property
     def next_epoch(self) -> int:
