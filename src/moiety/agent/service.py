@@ -32,6 +32,7 @@ from moiety.agent.control.records import survivors as find_survivors
 from moiety.agent.control.report import Reports
 from moiety.agent.control.server import ControlServer
 from moiety.agent.control.shares import Shares
+from moiety.agent.control.suspensions import Suspensions
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.rate_limits import RateLimits
@@ -256,6 +257,7 @@ class Service:
             drain=drain,
             containers=ContainerShares(parts.runtime, clients, workloads, shares),
             reports=reports,
+            suspensions=Suspensions(parts.runtime, parts.clients, parts.executor, shares),
             limits=enforcer,
             read=self._read,
             on_gpus_changed=[self._queue.changed, moves.changed],

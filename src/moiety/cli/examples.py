@@ -33,6 +33,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety wait train.py", "it returns when the program has ended"),
         ("moiety wait 3 --timeout 1h", "exit code 75 if it still runs then"),
     ),
+    "suspend": (
+        ("moiety suspend train.py", "its memory leaves the GPU; it waits"),
+        ("moiety suspend 3 --timeout 0", "do not wait until its memory has left"),
+    ),
+    "resume": (("moiety resume train.py", "it goes on where it was"),),
     "status": (
         ("moiety status", "how full the GPUs are, and who holds them"),
         ("moiety status -o wide --history", "clocks, ECC errors, and the last hour"),

@@ -34,6 +34,8 @@ COMMANDS: Final = {
     "status": "Show the GPUs, their memory and their holders.",
     "gpu": "List the GPUs with their programs; drain one, and give it back.",
     "watch": "Show who uses the GPUs beside moiety, and what is done.",
+    "suspend": "Take a program's turns away, and its memory off the GPU.",
+    "resume": "Let a suspended program go on.",
     "set": "Change what a program is promised, while it runs.",
     "top": "Watch the GPUs and the programs that share them.",
     "events": "Tell what happened: refusals, evictions, warnings, and who was ended.",

@@ -76,6 +76,9 @@ def status(output: str, history: bool) -> None:
             click.echo(line)
     if drained := [str(row.gpu) for row in found.gpus if row.drained]:
         click.echo(f"drained, so without new programs: GPU {', '.join(drained)}")
+    if suspended := list(dict.fromkeys(tenant for row in found.gpus for tenant in row.suspended)):
+        who = f"tenant{'s' * (len(suspended) > 1)} {', '.join(map(str, suspended))}"
+        click.echo(f"suspended, so without turns: {who}")
     if parts := [f"{name} {format_fraction(part)}" for name, part in found.guarantees.items()]:
         click.echo(fold(plain(f"guaranteed of each GPU's time: {', '.join(parts)}"), 2))
     for line in queue_lines(found.queue):

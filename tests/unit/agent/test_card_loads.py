@@ -28,7 +28,10 @@ class Machine:
             self.clients[number] = SimpleNamespace(gpus=set(uses), unspoken=set())
         known = {"is_alive": True, "stays": False, "began_s": 0.0, "owner": "user 7"} | more
         found = SimpleNamespace(
-            record=SimpleNamespace(share=share), cards=cards, clients={number}, **known
+            record=SimpleNamespace(share=share, promised=share),
+            cards=cards,
+            clients={number},
+            **known,
         )
         self.workloads.append(found)
         return found

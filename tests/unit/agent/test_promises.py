@@ -34,7 +34,7 @@ class Agent:
 
     def add(self, name: str, share: Share, *gpus: str, uid: int = 100) -> Any:
         """A workload without processes, bound to these GPUs or to none."""
-        record = SimpleNamespace(share=share, gpus=gpus, uid=uid)
+        record = SimpleNamespace(share=share, promised=share, gpus=gpus, uid=uid)
         found = SimpleNamespace(
             record=record,
             cards=gpus,

@@ -106,6 +106,33 @@ class Shared(Answer, frozen=True, tag="shared"):
     """The most that one of its processes has on a GPU beyond the new limit."""
 
 
+class WorkloadSuspended(Answer, frozen=True, tag="suspended"):
+    """A workload that is suspended, or was resumed meanwhile."""
+
+    workload: str
+    program: str
+    pid: int
+    is_over: bool
+    """True once all of its memory has left that can."""
+    staying_bytes: int
+    """Bytes of its data that are still on its GPUs."""
+    residue_bytes: int
+    """Bytes of its contexts, which stay."""
+    evicted_bytes: int
+    stays: list[str] = []
+    """One sentence for each process that has data on a GPU, or has not given it back yet."""
+
+
+class WorkloadResumed(Answer, frozen=True, tag="resumed"):
+    """A workload that gets turns again."""
+
+    workload: str
+    program: str
+    pid: int
+    was_suspended: bool
+    """False if it had not been suspended."""
+
+
 class NodeStatus(Answer, frozen=True, tag="status"):
     """The agent and its GPUs."""
 

@@ -41,14 +41,14 @@ class CardLoad:
         if self._promised is None:
             by_owner: dict[str, float] = {}
             for workload in self.coming.values():
-                if part := workload.record.share.gpu:
+                if part := workload.record.promised.gpu:
                     by_owner[workload.owner] = by_owner.get(workload.owner, 0.0) + part
             self._promised = Promised(by_owner, self.coming_bytes)
         return self._promised
 
     def count(self, workload: RunningWorkload, *, is_coming: bool, is_new: bool, sign: int) -> None:
         """Count a workload in, or out if `sign` is -1."""
-        share = workload.record.share
+        share = workload.record.promised
         self.guaranteed_gpu += sign * (share.gpu or 0.0)
         self.without_guarantee += sign * (share.gpu is None)
         self.new += sign * is_new

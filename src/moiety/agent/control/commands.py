@@ -23,6 +23,7 @@ from moiety.agent.control.rights import is_admin, is_pool, must_be_admin, only_o
 from moiety.agent.control.rows import WaiterRow
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.control.shares import Shares
+from moiety.agent.control.suspensions import Suspensions, on_resume, on_suspend
 from moiety.agent.control.visibility import events_for, rows_for, waiters_for
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.clients import Clients
@@ -65,6 +66,7 @@ class ControlCommands:
     containers: ContainerShares
     drain: GpuDrain
     reports: Reports
+    suspensions: Suspensions
     limits: LimitEnforcer | None = None
     read: Read | None = None
     """Reads the options and rules as they are written now."""
@@ -76,6 +78,9 @@ class ControlCommands:
     restarts: bool = False
     """True if the command that ends this agent starts the next one."""
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.suspensions.visible_to = self._visible_to
 
     async def answer(
         self, request: Any, peer: processes.Peer, conversation: Conversation | None = None
@@ -191,7 +196,9 @@ class ControlCommands:
             metrics=self.metrics_address,
             settings=dataclasses.asdict(self.settings.now),
             user=name_of(os.getuid()),
-            guarantees=self._guarantees(peer),
+            guarantees=self.limits.guarantees.names()
+            if self.limits and self._visible_to(peer) is not Visible.NOTHING
+            else {},
             shared=self.directory.shared,
             queue=self._queue_for(peer),
             notes=self.reports.notes() if is_admin(peer) else [],
@@ -253,12 +260,6 @@ class ControlCommands:
             rows = rows_for(seen.processes, NO_USER, self.options.visible)
             seen = dataclasses.replace(seen, processes=rows)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
-
-    def _guarantees(self, peer: processes.Peer) -> dict[str, float]:
-        """Return what owners of time are guaranteed, as far as a user may see it."""
-        if self.limits is None or self._visible_to(peer) is Visible.NOTHING:
-            return {}
-        return self.limits.guarantees.names()
 
     def _visible_to(self, peer: processes.Peer) -> Visible:
         """Return what a user sees of others."""
@@ -394,5 +395,7 @@ HANDLERS: Final[dict[type[protocol.ControlRequest], Handler]] = {
     protocol.GuaranteeNamespaces: ControlCommands.on_guarantee_namespaces,
     protocol.Reload: ControlCommands.on_reload,
     protocol.Stop: ControlCommands.on_stop,
+    protocol.SuspendWorkload: on_suspend,
+    protocol.ResumeWorkload: on_resume,
 }
 """By request; the stem is the tag of the request on the socket."""

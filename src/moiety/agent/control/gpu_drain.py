@@ -67,7 +67,7 @@ class GpuDrain:
             lost=gpu.lost,
             capacity_bytes=gpu.budget.capacity_bytes,
             promised_gpu=load.guaranteed_gpu,
-            promised_bytes=sum(w.record.share.memory_bytes for w in on),
+            promised_bytes=sum(w.record.promised.memory_bytes for w in on),
             users=[self._user(workload, index) for workload in seen],
             others=len(on) - len(seen),
         )
@@ -81,4 +81,5 @@ class GpuDrain:
             user=name_of(record.uid),
             pids=sorted(client.pid for client in clients if index in client.gpus),
             share=record.share,
+            suspended=record.suspended,
         )

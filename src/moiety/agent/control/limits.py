@@ -134,7 +134,7 @@ class LimitEnforcer:
                 "(a directory service?) do not say them",
                 f"again later; `getent passwd {uid}` asks the same tables",
             )
-        others = [w.record.share for w in self._of(uid) if w is not own and not alone]
+        others = [w.record.promised for w in self._of(uid) if w is not own and not alone]
         if no := refuse(self._entitlements.of(uid), share, others, capacity or self._capacity):
             raise UserLimit(*no)
 
@@ -156,7 +156,7 @@ class LimitEnforcer:
         parts = [1.0]
         for gpu in self._gpus(workload):
             beside = [w for w in self._of(workload.record.uid) if gpu in self._gpus(w)]
-            caps = divide(may.gpu.value, [w.record.share for w in beside])
+            caps = divide(may.gpu.value, [w.record.promised for w in beside])
             parts.append(caps[beside.index(workload)])
         return within(may, share, min(*parts, may.gpu.value), self._capacity)
 

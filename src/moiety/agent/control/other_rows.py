@@ -19,6 +19,8 @@ STARTING: Final = "starting"
 """The state of a program that was started to share the GPUs, and has not used one yet."""
 OFF_GPU: Final = "off-gpu"
 """The state of a workload of which no process uses a GPU now: a shell between two programs."""
+SUSPENDED: Final = "suspended"
+"""The state of such a workload that is suspended."""
 OUTSIDE: Final = "outside"
 """The state of a program that uses a GPU without moiety."""
 
@@ -39,12 +41,18 @@ def workload_rows(
             uid=workload.record.uid,
             user=workload.record.user or name_of(workload.record.uid),
             workload=workload.record.id,
-            state=OFF_GPU if workload.has_used else STARTING,
+            state=_state(workload),
             share=share_of(workload),
         )
         for workload in workloads
         if workload.root_pidfd >= 0 and not workload.clients
     ]
+
+
+def _state(workload: RunningWorkload) -> str:
+    if workload.record.suspended:
+        return SUSPENDED
+    return OFF_GPU if workload.has_used else STARTING
 
 
 def outside_rows(found: Found, shares: Callable[[int], bool]) -> tuple[list[ProcessRow], str]:

@@ -36,7 +36,7 @@ class Promises:
             contexts = sum(managed.expected_residue_bytes(w.record.uid) for w in kept)
             event = ev.PromiseSet(
                 gpu,
-                memory_bytes=sum(w.record.share.memory_bytes for w in kept),
+                memory_bytes=sum(w.record.promised.memory_bytes for w in kept),
                 residue_bytes=min(contexts, managed.budget.total_bytes // 2),
             )
             if event != self._told[gpu]:

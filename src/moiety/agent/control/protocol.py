@@ -34,6 +34,8 @@ from moiety.agent.control.answers import (
     Shared,
     Waiting,
     Watched,
+    WorkloadResumed,
+    WorkloadSuspended,
 )
 from moiety.model.cards import CardRequest
 from moiety.model.format import encodable
@@ -50,6 +52,7 @@ __all__ = [
     "MEMORY_PART",
     "NAME_MAX",
     "ON_BEHALF",
+    "SUSPEND",
     "WAIT",
     "Answer",
     "AnyAnswer",
@@ -82,15 +85,19 @@ __all__ = [
     "Reload",
     "Reloaded",
     "RemoveContainer",
+    "ResumeWorkload",
     "SetAgent",
     "SetShare",
     "Shared",
     "Status",
     "Stop",
+    "SuspendWorkload",
     "TimelineRequest",
     "Waiting",
     "WatchRequest",
     "Watched",
+    "WorkloadResumed",
+    "WorkloadSuspended",
     "decode_answer",
     "decode_request",
     "encode",
@@ -106,7 +113,9 @@ MEMORY_PART = "memory_part"
 """The feature of agents that know memory limits as parts of a GPU's memory."""
 ON_BEHALF = "on_behalf"
 """The feature of agents that make a workload for another process than the one that asks."""
-FEATURES = (EXCLUSIVE, WAIT, CONTAINER_CARDS, MEMORY_PART, ON_BEHALF)
+SUSPEND = "suspend"
+"""The feature of agents that suspend and resume workloads."""
+FEATURES = (EXCLUSIVE, WAIT, CONTAINER_CARDS, MEMORY_PART, ON_BEHALF, SUSPEND)
 LINE_MAX = 256 << 10
 """Largest request in bytes; the agent reads many at one time."""
 NAME_MAX = 255
@@ -209,6 +218,21 @@ class SetShare(ControlRequest, frozen=True, tag="set_share"):
     mode: Mode | msgspec.UnsetType = msgspec.UNSET
     quantum_s: float | msgspec.UnsetType | None = msgspec.UNSET
     memory_limit_part: float | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class SuspendWorkload(ControlRequest, frozen=True, tag="suspend"):
+    """Suspend a workload until it is resumed; answered by WorkloadSuspended. It may be repeated."""
+
+    target: str
+    """A tenant's number, a pid, a name, or the id of a workload."""
+    wait_s: float = 0.0
+    """Wait this long for its memory to leave."""
+
+
+class ResumeWorkload(ControlRequest, frozen=True, tag="resume"):
+    """Let a suspended workload go on; answered by WorkloadResumed."""
+
+    target: str
 
 
 class SetAgent(ControlRequest, frozen=True, tag="set_agent"):
@@ -316,6 +340,8 @@ AnyRequest = (
     | NamePods
     | GuaranteeNamespaces
     | Stop
+    | SuspendWorkload
+    | ResumeWorkload
 )
 AnyAnswer = (
     Failed
@@ -334,6 +360,8 @@ AnyAnswer = (
     | Watched
     | GpuList
     | Reloaded
+    | WorkloadSuspended
+    | WorkloadResumed
 )
 
 

@@ -58,6 +58,13 @@ class Record(msgspec.Struct, frozen=True):
     """Name of its user, so that the next agent need not wait for the system's tables."""
     groups: list[str] = []
     """Groups of that user."""
+    suspended: bool = False
+    """Whether its processes get no turns until it is resumed."""
+
+    @property
+    def promised(self) -> Share:
+        """What it is promised now: its share, without promises while it is suspended."""
+        return self.share.without_promises if self.suspended else self.share
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ ASKED: Final[dict[type[protocol.ControlRequest], str]] = {
     protocol.RemoveContainer: "moiety container rm",
     protocol.SetShare: "moiety set",
     protocol.SetAgent: "moiety set --agent",
+    protocol.SuspendWorkload: "moiety suspend",
+    protocol.ResumeWorkload: "moiety resume",
     protocol.DrainGpus: "moiety gpu drain",
     protocol.Reload: "moiety agent reload",
     protocol.Stop: "moiety agent stop",

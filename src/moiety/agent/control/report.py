@@ -136,6 +136,7 @@ class Reports:
                     utilisation=usage.utilisation if usage else None,
                     holders=list(view.holders),
                     waiting=list(view.waiting),
+                    suspended=list(view.suspended),
                     lost=gpu.lost,
                     drained=gpu.is_drained,
                     errors={xid: max(0.0, now_s - at_s) for xid, at_s in gpu.errors.items()},

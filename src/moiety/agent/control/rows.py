@@ -47,6 +47,8 @@ class GpuUser(msgspec.Struct, frozen=True):
     pids: list[int]
     """Its processes that use this GPU; empty: the GPU is kept for it."""
     share: Share
+    suspended: bool = False
+    """Whether it is suspended: what its share promises does not count then."""
 
 
 class GpuUse(msgspec.Struct, frozen=True):
@@ -94,6 +96,8 @@ class GpuRow(msgspec.Struct, frozen=True):
     """By name: the mean of each of the last 60 minutes, oldest first; busy and memory are parts."""
     drained: bool = False
     """True while it gets no new workloads."""
+    suspended: list[int] = []
+    """The tenants on it that are suspended."""
 
 
 class ProcessRow(msgspec.Struct, frozen=True):

@@ -140,11 +140,11 @@ class Shares:
         only: int | None = None,
         visible: Visible = Visible.ALL,
     ) -> protocol.Shared:
-        """Change the share of one program; raises what `check` and `_find` raise.
+        """Change the share of one program; raises what `check` and `find` raise.
 
         `only`: it must belong to this user, who sees of others' programs what `visible` says.
         """
-        workload, client = self._find(request.target, only, visible)
+        workload, client = self.find(request.target, only, visible)
         owner = workload.record.uid
         changes: dict[str, Any] = {
             field.name: value
@@ -185,7 +185,7 @@ class Shares:
                 return found
         raise BadRequest(problem=f"{uuid} is no GPU of this agent")
 
-    def _find(
+    def find(
         self, target: str, only: int | None, visible: Visible
     ) -> tuple[RunningWorkload, Client | None]:
         """The program that a number or a name means; user `only`'s programs come first.

@@ -31,7 +31,8 @@ RECONNECT_S = 2.0
 class Clients:
     """Registers processes, and notices which of them are gone.
 
-    `on_changed` is called before a process uses other GPUs than before, `on_left` when one is gone
+    `on_joined` is called once the arbiter knows a process, `on_changed` before a process uses other
+    GPUs than before, `on_left` when one is gone
     and the arbiter is about to be told, `on_forgotten` when the arbiter has been told, and
     `on_resumed` when a process whose connection broke has another: (before, now).
     """
@@ -58,6 +59,7 @@ class Clients:
         self.next_number = next_number
         self.proofs = proofs
         self.on_changed: list[Callable[[Client], None]] = []
+        self.on_joined: list[Callable[[Client], None]] = []
         self.on_left: list[Callable[[Client], None]] = []
         self.on_forgotten: list[Callable[[Client], None]] = []
         self.on_resumed: list[Callable[[Client, Client], None]] = []
@@ -159,6 +161,8 @@ class Clients:
         self._runtime.feed(replace(event, share=client.part))
         if before and event.resumed:
             self._forget(before)
+        for tell in self.on_joined:
+            tell(client)
         if client.unspoken:
             when_s = self._runtime.now() + SETTLE_S
             self._runtime.call_at(when_s, self._give_up_unspoken, client)

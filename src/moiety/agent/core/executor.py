@@ -43,7 +43,8 @@ class Executor:
     """Carries out instructions for registered processes.
 
     `on_restoring(client, gpu, bytes)` is called when an interactive program gets room to restore,
-    `on_grown(client)` when a process is told that it has the memory that it asked for.
+    `on_grown(client)` when a process is told that it has the memory that it asked for, and
+    `on_suspended(client, instruction)` when all that can leave of a suspended one has left.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Executor:
         self.clients: Mapping[int, Client] = clients.by_number
         self.on_restoring: list[Callable[[Client, int, int], None]] = []
         self.on_grown: list[Callable[[Client], None]] = []
+        self.on_suspended: list[Callable[[Client, do.Suspended], None]] = []
         self._registry = clients
         self._runtime = runtime
         self._arbiter = arbiter
@@ -269,7 +271,7 @@ class Executor:
             kill=wanted.kill,
         )
         waited = format_duration(max(0.1, round(wanted.waited_s, 1)))
-        moves = wanted.state in ("idle", "queued")  # it has given its lease back
+        moves = wanted.state in ("idle", "queued", "suspended")  # it has given its lease back
         what = "move its memory out" if moves else "give the GPU back"
         late = f"did not {what} within {waited}"
         if wanted.state == do.PINNED:
@@ -311,6 +313,12 @@ class Executor:
             client.fenced = fenced
             self._registry.gpus_changed(client)
 
+    def suspended(self, client: Client, wanted: do.Suspended) -> None:
+        """Record that all of a suspended process that can leave has left."""
+        self._runtime.log.info("suspended", client=str(client), staying_bytes=wanted.staying_bytes)
+        for call in self.on_suspended:
+            call(client, wanted)
+
     def check_stopped(self, client: Client, wanted: do.CheckStopped) -> None:
         """Look whether a process is stopped; the answer is an event of its own, after this step."""
         del wanted
@@ -333,4 +341,5 @@ _CARRY: Final[dict[type, Callable[[Executor, Client, Any], None]]] = {
     do.CreditRevoke: Executor.credit_revoke,
     do.Overdue: Executor.overdue,
     do.CheckStopped: Executor.check_stopped,
+    do.Suspended: Executor.suspended,
 }

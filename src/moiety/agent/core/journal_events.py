@@ -49,6 +49,12 @@ REASONS: Final = {
         "the other became free",
     ),
     "ShareChanged": EventReason(NORMAL, "`moiety set` changed the share of a program"),
+    "Suspended": EventReason(
+        NORMAL,
+        "a program gets no turns, and its memory has left the GPU as far as it can",
+        "`moiety resume` lets it go on",
+    ),
+    "Resumed": EventReason(NORMAL, "a program that was suspended gets turns again"),
     "Joined": EventReason(NORMAL, "a process shares the GPUs from now on"),
     "Left": EventReason(NORMAL, "a process no longer shares the GPUs, and why"),
     "Evicted": EventReason(

@@ -45,13 +45,14 @@ from moiety.enforcement.usage import Use
 from moiety.model.format import format_bytes, format_duration
 from moiety.wire.layout import SharedFlag
 
-WITHOUT: Final = frozenset({"idle", "queued"})
+WITHOUT: Final = frozenset({"idle", "queued", "suspended"})
 """States in which a tenant has no work on a GPU except its own transfers."""
 LEASE_MARGIN_S: Final = 2.5
 """How late work may be counted: NVML's samples cover the last seconds."""
 IDLE_LOOK_S: Final = 10.0
 """Seconds between two looks at all counters, unless a shorter idle time is to be reported."""
-ACTIVE: Final = frozenset({"queued", "restoring"})
+ACTIVE: Final = frozenset({"queued", "restoring", "suspended"})
+"""States in which a tenant does nothing by no choice of its own."""
 
 
 @dataclass(slots=True)

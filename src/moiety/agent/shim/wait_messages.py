@@ -53,7 +53,12 @@ MOVED: Final = Notice(
     "it gets GPU {now} instead of GPU {was}",
     "the agent chose again before the program looked at its GPUs",
 )
-NOTICES: Final = (WAITING, HELD, PLACE, CONTINUES, RESTORING, MOVED)
+SUSPENDED: Final = Notice(
+    "suspended by {user}; `moiety resume {workload}` lets it go on",
+    "the program gets no turns, and its memory leaves the GPU",
+)
+RESUMED: Final = Notice("resumed", "the program gets turns again")
+NOTICES: Final = (WAITING, HELD, PLACE, CONTINUES, RESTORING, MOVED, SUSPENDED, RESUMED)
 """HELD and PLACE follow WAITING in the same line."""
 
 
