@@ -75,6 +75,7 @@ async def serve(paths: PoolPaths, launcher: Launcher, admins: Administrators, re
     finally:
         deciding.cancel()
         await asyncio.wait({deciding})
+        loop.suspended.close()
         loop.running.close()
         paths.socket.unlink(missing_ok=True)
         engine.close()

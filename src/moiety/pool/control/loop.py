@@ -14,9 +14,10 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from moiety.model.errors import MoietyError, StarterGone, WorkStateWrong
-from moiety.pool.control import machine
+from moiety.pool.control import machine, suspendable
 from moiety.pool.control.outcomes import of_failed_start, of_no_starter
 from moiety.pool.control.running import RunningWork
+from moiety.pool.control.suspension import SuspendedWork
 from moiety.pool.engine.messages import (
     CycleAnswer,
     CycleRequest,
@@ -33,10 +34,10 @@ from moiety.pool.engine.messages import (
 from moiety.pool.engine.process import EngineProcess
 from moiety.pool.launch.launcher import Launcher, LaunchOrder
 from moiety.pool.launch.process_start import StartFailed
-from moiety.pool.model.records import PREEMPTED, Submission, WorkRow
+from moiety.pool.model.records import PREEMPTED, RESUMES, Submission, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 from moiety.pool.paths import PoolPaths
-from moiety.pool.store import changes, memory, rows
+from moiety.pool.store import changes, memory, rows, suspension
 from moiety.pool.store.writer import StoreWriter
 
 T = TypeVar("T")
@@ -64,6 +65,9 @@ class PoolLoop:
         reader: sqlite3.Connection,
     ) -> None:
         self.running = RunningWork(paths, writer, self.changed, launcher.starts)
+        self.suspended = SuspendedWork(
+            paths, writer, reader, self.running, launcher.agent_arguments, self.changed
+        )
         self.start_refused = 0
         """How often the agent refused what the engine had decided."""
         self.machine: MachineView | None = None
@@ -104,7 +108,10 @@ class PoolLoop:
 
     async def run(self) -> None:
         """Adopt what runs, then decide for ever."""
-        await self.running.adopt_all(rows.live(self._reader, ACTIVE))
+        active = rows.live(self._reader, ACTIVE)
+        await self.running.adopt_all(active)
+        for row in active:
+            self.suspended.go_on(row)
         self._wake.set()
         wait_s: float | None = None
         took_s = 0.0
@@ -141,11 +148,13 @@ class PoolLoop:
 
     async def _cycle(self) -> float | None:
         """Decide once; returns for how long nothing has to be decided, None: for ever."""
-        if not rows.is_any_pending(self._reader):
+        waits = rows.is_any_pending(self._reader) or suspension.is_any_to_resume(self._reader)
+        if not waits:
             return None
         await asyncio.to_thread(self._launcher.starts.must_be_ready)
         view = await self._look()
-        plan = await asyncio.to_thread(self._engine.cycle, CycleRequest(view, time.time()))
+        asked = CycleRequest(view, time.time(), *await self._suspendable())
+        plan = await asyncio.to_thread(self._engine.cycle, asked)
         await self._carry_out(plan)
         if plan.memory:
             await self.write(partial(memory.save, name=memory.POLICY, content=plan.memory))
@@ -157,6 +166,16 @@ class PoolLoop:
         arguments = self._launcher.agent_arguments
         self.machine = await asyncio.to_thread(machine.look, self._paths, arguments, own)
         return self.machine
+
+    async def _suspendable(self) -> tuple[dict[int, int], int]:
+        """What can be suspended, and room of the host for it (suspendable.py)."""
+        names = {
+            found.agent_workload: number
+            for number, found in self.running.by_number.items()
+            if found.agent_workload
+        }
+        arguments = self._launcher.agent_arguments
+        return await asyncio.to_thread(suspendable.look, self._paths, arguments, names)
 
     async def _carry_out(self, plan: CycleAnswer) -> None:
         for end in plan.ends:
@@ -174,6 +193,9 @@ class PoolLoop:
     async def _end(self, end: EndOrder) -> None:
         """Have a running workload give its GPUs to others; it waits again afterwards."""
         with contextlib.suppress(WorkStateWrong):  # it has just ended
+            if end.is_suspension:
+                await self.suspended.suspend(end.number, RESUMES, end.reason)
+                return
             await self.end(end.number, PREEMPTED, end.reason)
 
     async def end(self, number: int, intent: str, reason: str) -> WorkRow:
@@ -191,6 +213,10 @@ class PoolLoop:
         return row
 
     async def _commit(self, start: StartOrder) -> LaunchOrder | None:
+        if start.is_resume:
+            await self.suspended.resume(start.number, start.attempt)
+            return None
+
         def work(connection: sqlite3.Connection) -> tuple[WorkRow, Submission] | None:
             now_s = time.time()  # the cycle may have begun before the workload was submitted
             row = changes.begin_attempt(connection, start.number, start.attempt, start.cards, now_s)

@@ -71,7 +71,11 @@ def cards_of(
         used[each.gpu] += (each.used_bytes or 0) >> 20
     found = []
     for row in rows:
-        ours = [user.share for user in row.users if user.workload in own]
+        ours = [
+            user.share.without_promises if user.suspended else user.share
+            for user in row.users
+            if user.workload in own
+        ]
         milli = round((row.promised_gpu - sum(share.gpu or 0.0 for share in ours)) * 1000)
         mib = row.promised_bytes - sum(share.memory_bytes for share in ours) >> 20
         found.append(

@@ -23,6 +23,7 @@ from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.paths import PoolPaths
 from moiety.pool.starter.programs import ALREADY_STARTED
+from moiety.pool.starter.records import Started, read_started
 from moiety.pool.store import changes, rows
 from moiety.pool.store.writer import StoreWriter
 
@@ -115,6 +116,13 @@ class RunningWork:
         """Tell a workload to end; one that is about to start is told when it has."""
         if found := self.by_number.get(number):
             found.terminate()
+
+    def signal(self, number: int, which: int) -> None:
+        """Have a supervisor pass a signal on to its workload; nothing if that is over."""
+        if found := self.by_number.get(number):
+            started = read_started(self._paths.of_workload(number))
+            is_supervised = isinstance(started, Started) and started.supervisor == found.process
+            found.pass_on(which, is_supervised=is_supervised)
 
     def close(self) -> None:
         """Watch nothing any more; workloads run on."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.pool.engine.messages import CardView, WaitReason
 from moiety.pool.model.records import WorkRow
-from moiety.pool.model.states import ACTIVE
+from moiety.pool.model.states import ACTIVE, WorkState
 
 
 class GpuBooks:
@@ -31,19 +31,32 @@ class GpuBooks:
         self.holds_mib = sum(self._memory_mib.values()) + arena_mib
         for row in rows:
             if row.state in ACTIVE:
-                self._add(row, row.cards, self._milli_of(row, row.cards))
+                self._add(row, row.cards, self.milli_of(row, row.cards))
 
     def take(self, row: WorkRow, cards: Sequence[int], milli: int) -> bool:
         """Give GPUs to a workload; False: what it needs of them is not free yet."""
-        if self.beyond_limits(row, cards):
+        if self.beyond_limits(row, cards) or not self._has_room(row, cards, milli):
             return False
-        if not row.opportunistic:
-            for card in cards:
-                has_time = self.milli[card] + milli <= WHOLE_GPU
-                if not has_time or self.mib[card] + row.gpu_memory_mib > self._memory_mib[card]:
-                    return False
         self._add(row, cards, milli)
         return True
+
+    def take_back(self, row: WorkRow) -> bool:
+        """Give suspended work its own GPUs again; False: others have them. Its limits count."""
+        milli = self.milli_of(row, row.cards)
+        if not self._has_room(row, row.cards, milli):
+            return False
+        self._promise(row, row.cards, milli)
+        return True
+
+    def _has_room(self, row: WorkRow, cards: Sequence[int], milli: int) -> bool:
+        """Whether what a workload is promised is free on these GPUs."""
+        if row.opportunistic:
+            return True
+        return all(
+            self.milli.get(card, WHOLE_GPU) + milli <= WHOLE_GPU
+            and self.mib[card] + row.gpu_memory_mib <= self._memory_mib[card]
+            for card in cards
+        )
 
     def beyond_limits(self, row: WorkRow, cards: Sequence[int]) -> WaitReason | None:
         """Why a workload waits whose memory limit is too much beside those of others."""
@@ -69,7 +82,8 @@ class GpuBooks:
         milli = WHOLE_GPU if row.opportunistic else row.gpu_milli
         return sum(self._own_mib.get(card, 0) * milli // WHOLE_GPU for card in cards)
 
-    def _milli_of(self, row: WorkRow, cards: Sequence[int]) -> int:
+    def milli_of(self, row: WorkRow, cards: Sequence[int]) -> int:
+        """Thousandths of each of its GPUs that a workload has."""
         sizes = [self._memory_mib.get(card, 1) for card in cards]
         if row.gpu_milli or not sizes:
             return row.gpu_milli
@@ -77,6 +91,10 @@ class GpuBooks:
 
     def _add(self, row: WorkRow, cards: Sequence[int], milli: int) -> None:
         self.limits_mib += self._limit_mib(row, cards)
+        if row.state is not WorkState.SUSPENDED:  # it has given back what it was promised
+            self._promise(row, cards, milli)
+
+    def _promise(self, row: WorkRow, cards: Sequence[int], milli: int) -> None:
         if row.opportunistic:
             return
         for card in cards:

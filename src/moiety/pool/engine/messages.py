@@ -41,6 +41,10 @@ class CycleRequest(msgspec.Struct, frozen=True, tag="cycle"):
 
     machine: MachineView
     now_s: float
+    carried: dict[int, int] = {}
+    """By workload that can be suspended: the bytes that would leave for the host."""
+    host_free_bytes: int = 0
+    """What the host has room for; 0: nothing is suspended."""
 
 
 class ReasonsRequest(msgspec.Struct, frozen=True, tag="reasons"):
@@ -75,6 +79,8 @@ class StartOrder(msgspec.Struct, frozen=True):
     cards: list[int]
     gpu_milli: int
     """Thousandths of each."""
+    is_resume: bool = False
+    """Whether it is suspended on these GPUs, and this attempt goes on there."""
 
 
 class EndOrder(msgspec.Struct, frozen=True):

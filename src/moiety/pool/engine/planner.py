@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -34,6 +35,7 @@ from moiety.pool.engine.messages import (
 )
 from moiety.pool.engine.sentences import beside, foreseeable, said, sentence
 from moiety.pool.engine.snapshot import (
+    NOTHING,
     PoolNodes,
     nodes_of,
     orders_of,
@@ -81,7 +83,7 @@ class PoolPlanner:
 
     def cycle(self, asked: CycleRequest) -> CycleAnswer:
         """What is to be done now."""
-        snapshot = self._read(asked.machine, asked.now_s)
+        snapshot = self._read(asked.machine, asked.now_s, asked.carried, asked.host_free_bytes)
         later = Eligible(asked.now_s).next_s(self._rows.values())
         plan = self._decide(snapshot, NO_MOVES)
         if plan.look_s is not None and plan.look_s > asked.now_s:
@@ -161,7 +163,13 @@ class PoolPlanner:
             self._known, self._known_of = typical_work(snapshot.workloads), number
         return decide(snapshot, self._known, settings, memory=self.memory.memory, kept=self._kept)
 
-    def _read(self, machine: MachineView, now_s: float) -> Snapshot:
+    def _read(
+        self,
+        machine: MachineView,
+        now_s: float,
+        carried: Mapping[int, int] = NOTHING,
+        host_free_bytes: int = 0,
+    ) -> Snapshot:
         if machine != self._machine:
             self._machine, self._nodes = machine, nodes_of(machine)
             models = sorted({card.model for card in machine.cards}), whole_memory_mib(machine)
@@ -184,7 +192,14 @@ class PoolPlanner:
                 self._workloads.pop(row.id, None)
         self.memory.learn(changed, self._learned_of, self._rows, now_s, self._change)
         return snapshot_of(
-            self._nodes, self._rows.values(), self._workloads, queues, now_s, monday_s
+            self._nodes,
+            self._rows.values(),
+            self._workloads,
+            queues,
+            now_s,
+            monday_s,
+            carried,
+            host_free_bytes,
         )
 
     def _changed(self) -> list[WorkRow]:

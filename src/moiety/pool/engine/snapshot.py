@@ -23,7 +23,7 @@ from moiety.pool.engine.messages import (
     WaitReason,
 )
 from moiety.pool.model.projects import FIRST_MONDAY_S
-from moiety.pool.model.records import OUTSIDE, PREEMPTED, WorkRow
+from moiety.pool.model.records import OUTSIDE, PREEMPTED, RESUMES, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
 MAIN: Final = "main"
@@ -35,6 +35,9 @@ BESIDE_MAX: Final = 3
 """The most GPUs that a reason names."""
 WHOLE_NEEDS: Final = 9
 """Tenths of a GPU's memory that work of the whole GPU needs beside an idle process of others."""
+AWAY: Final = frozenset({WorkState.SUSPENDING, WorkState.SUSPENDED})
+"""What has given its GPUs back, or is about to, and keeps its memory."""
+NOTHING: Final[Mapping[int, int]] = {}
 
 
 @dataclass(slots=True)
@@ -160,7 +163,7 @@ def outside_work(nodes: PoolNodes) -> tuple[list[Workload], list[Running]]:
     return workloads, running
 
 
-def running_of(row: WorkRow, workload: Workload, nodes: PoolNodes) -> Running:
+def running_of(row: WorkRow, workload: Workload, nodes: PoolNodes, carried: int = 0) -> Running:
     """The task of a workload that has its GPUs."""
     shape = workload.subgroups[0].shape
     spot = nodes.spot(row.cards, 0)
@@ -171,6 +174,7 @@ def running_of(row: WorkRow, workload: Workload, nodes: PoolNodes) -> Running:
         shape,
         Spot(spot.node, spot.gpus, min(milli, WHOLE_GPU)),
         since_s=(row.began_s or 0.0) + row.suspended_s,
+        state_bytes=carried if row.state is WorkState.RUNNING else 0,
     )
 
 
@@ -181,24 +185,32 @@ def snapshot_of(
     queues: tuple[Queue, ...],
     now_s: float,
     monday_s: float = FIRST_MONDAY_S,
+    carried: Mapping[int, int] = NOTHING,
+    host_free_bytes: int = 0,
 ) -> Snapshot:
     """The pool now: what waits and may be tried, what runs, and what others have.
 
     What was told to give its GPUs to others counts as gone: else more would be ended for them. All
-    other work that ends has its GPUs. `workloads` has the engine's form of each row.
+    other work that ends has its GPUs. `workloads` has the engine's form of each row. Suspended work
+    waits once there is room on its own GPUs: it goes on there and nowhere else. `carried` are the
+    bytes of what can be suspended, and `host_free_bytes` what the host has room for.
     """
     beside, running = outside_work(nodes)
     found = [*beside]
     eligible = Eligible.of(rows, now_s)
+    active: list[WorkRow] = []
     for row in rows:
         workload = workloads[row.id]
-        if row.state is WorkState.ENDING and row.intent == PREEMPTED:
+        if row.state in ACTIVE:
+            active.append(row)
+        if row.state in AWAY or (row.state is WorkState.ENDING and row.intent == PREEMPTED):
             continue
         if row.state in ACTIVE:
             found.append(workload)
-            running.append(running_of(row, workload, nodes))
+            running.append(running_of(row, workload, nodes, carried.get(row.id, 0)))
         elif eligible.has(row):
             found.append(workload)
+    found += (workloads[row.id] for row in may_resume(nodes, active))
     outside = Queue(OUTSIDE, quota=Amounts(gpu_milli=0), weight=0.0)
     return Snapshot(
         nodes=nodes.nodes,
@@ -207,7 +219,21 @@ def snapshot_of(
         queues=(*queues, outside),
         now_s=now_s,
         monday_s=monday_s,
+        host_free=dict.fromkeys(
+            (node.name for node in nodes.nodes if host_free_bytes),
+            host_free_bytes // len(nodes.nodes),
+        ),
     )
+
+
+def may_resume(nodes: PoolNodes, active: Iterable[WorkRow]) -> list[WorkRow]:
+    """The suspended work that is to go on, and whose own GPUs have room for it now."""
+    rows = list(active)
+    waits = [r for r in rows if r.state is WorkState.SUSPENDED and r.intent == RESUMES]
+    if not waits:
+        return []
+    books = GpuBooks([card for each in nodes.cards.values() for card in each], rows)
+    return [row for row in waits if books.take_back(row)]
 
 
 def orders_of(
@@ -237,6 +263,11 @@ def orders_of(
         elif isinstance(each, Placement):
             row = rows[int(each.task.workload)]
             cards = nodes.indices(each.spot)
+            if row.state is WorkState.SUSPENDED:
+                milli = books.milli_of(row, row.cards)
+                if books.take_back(row):
+                    starts.append(StartOrder(row.id, row.attempt, row.cards, milli, is_resume=True))
+                continue
             if books.take(row, cards, each.spot.gpu_milli):
                 starts.append(StartOrder(row.id, row.attempt + 1, cards, each.spot.gpu_milli))
             elif beyond is not None and (why := books.beyond_limits(row, cards)):

@@ -45,6 +45,17 @@ class Supervised:
         """Tell it to end its workload: SIGTERM, and SIGKILL after the grace."""
         terminate(self.pidfd)
 
+    def pass_on(self, which: int, *, is_supervised: bool) -> None:
+        """Have it send a signal to its workload; SIGSTOP freezes all of it, and its time limit.
+
+        A program that has lost its supervisor gets the signal itself.
+        """
+        try:
+            number = signal.SIGRTMIN + which if is_supervised else which
+            signal.pidfd_send_signal(self.pidfd, number)
+        except ProcessLookupError:
+            pass  # it has just ended
+
     def close(self) -> None:
         """Give the descriptor back, and the zombie if it is ours."""
         os.close(self.pidfd)

@@ -18,6 +18,10 @@ OUTSIDE: Final = "(outside)"
 """The queue of what uses the GPUs without the pool; no project can have this name."""
 WHOLE_MILLI: Final = 1000
 PREEMPTED: Final = "preempted"
+BY_USER: Final = "suspended"
+"""The intent of work that is suspended until a user resumes it."""
+RESUMES: Final = "resumes"
+"""The intent of suspended work that goes on as soon as its GPUs have room."""
 """Work that gives its GPUs to other work ends with this intent."""
 GRACE_S: Final = 10.0
 """The time between SIGTERM and SIGKILL."""

@@ -20,7 +20,7 @@ def cancel_waiting(
         {"state": str(WorkState.CANCELLED), "reason": reason, "ended_s": now_s},
     )  # fmt: skip
     changes.wake(connection, (rows.workload(connection, number) for number in cancelled))
-    return _active(connection, target)
+    return active(connection, target)
 
 
 def hold(connection: sqlite3.Connection, target: Target, reason: str) -> int:
@@ -50,7 +50,8 @@ def _change(
     return [number for (number,) in numbers]
 
 
-def _active(connection: sqlite3.Connection, target: Target) -> list[WorkRow]:
+def active(connection: sqlite3.Connection, target: Target) -> list[WorkRow]:
+    """The tasks that have an attempt."""
     where, values = target.where()
     found = connection.execute(
         f"{rows.SELECT} WHERE {where} AND {rows.LIVE} AND state NOT IN ('pending', 'held')", values

@@ -222,6 +222,7 @@ def end_attempt(
         values["ended_s"] = now_s
     else:
         values |= {"began_s": None, "cards": "", "intent": ""}
+        values |= {"suspended_s": 0.0, "suspended_since_s": None}
     return transition(connection, number, state, **values)
 
 

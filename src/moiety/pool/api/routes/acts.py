@@ -1,4 +1,4 @@
-"""Routes that change a workload: cancel, hold, release."""
+"""Routes that change a workload: cancel, hold, release, suspend, resume."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes import arrays
 from moiety.pool.control.outcomes import CANCELLED
-from moiety.pool.model.records import WorkRow
-from moiety.pool.model.states import WAITING, WorkState
+from moiety.pool.model.records import BY_USER, WorkRow
+from moiety.pool.model.states import RESTING, WAITING, WorkState
 from moiety.pool.store import changes, rows
 from moiety.pool.store.targets import Target
 
@@ -49,7 +49,7 @@ async def on_cancel(pool: ServedPool, request: Request, caller: Caller) -> Respo
         pool.loop.changed()
         return answer(caller.shown(found))
     row = rows.workload(pool.reader, row.id)
-    if row.state in (WorkState.STARTING, WorkState.RUNNING):
+    if row.state in RESTING or row.state in (WorkState.STARTING, WorkState.RUNNING):
         row = await pool.loop.end(row.id, CANCELLED, reason)
     elif row.state is WorkState.ENDING:  # it would come back
         await pool.loop.write(partial(changes.set_intent, number=row.id, intent=CANCELLED))
@@ -80,6 +80,26 @@ async def on_release(pool: ServedPool, request: Request, caller: Caller) -> Resp
     )
 
 
+async def on_suspend(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """Take a running workload's turns away, and its memory off its GPUs, until it is resumed."""
+    target = await own_target(pool, request, caller, "suspend")
+    reason = f"suspended by {caller.user}"
+    if target.is_array:
+        return answer(await arrays.suspend(pool, target, reason))
+    row = await pool.loop.suspended.suspend(target.row.id, BY_USER, reason)
+    return answer(caller.shown(row))
+
+
+async def on_resume(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """Let a suspended workload go on as soon as its GPUs have room for it."""
+    target = await own_target(pool, request, caller, "resume")
+    reason = "it goes on when its GPUs have room"
+    if target.is_array:
+        return answer(await arrays.resume(pool, target, reason))
+    row = await pool.loop.suspended.ask_to_resume(target.row.id, reason)
+    return answer(caller.shown(row))
+
+
 async def _change(
     pool: ServedPool, caller: Caller, row: WorkRow, state: WorkState, **values: Any
 ) -> Response:
@@ -95,4 +115,6 @@ ROUTES: Final = (
     ApiRoute("POST", "/workloads/{target}/cancel", on_cancel, WorkRow),
     ApiRoute("POST", "/workloads/{target}/hold", on_hold, WorkRow),
     ApiRoute("POST", "/workloads/{target}/release", on_release, WorkRow),
+    ApiRoute("POST", "/workloads/{target}/suspend", on_suspend, WorkRow),
+    ApiRoute("POST", "/workloads/{target}/resume", on_resume, WorkRow),
 )

@@ -15,7 +15,7 @@ from moiety.pool.api.answers import answer
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.control.outcomes import CANCELLED
-from moiety.pool.model.records import ArrayStatus, WorkRow
+from moiety.pool.model.records import BY_USER, ArrayStatus, WorkRow
 from moiety.pool.model.states import ENDS, WorkState
 from moiety.pool.store import array_changes, changes, rows, targets
 from moiety.pool.store.targets import Target
@@ -50,6 +50,29 @@ async def hold(pool: ServedPool, target: Target, reason: str) -> WorkRow:
 async def release(pool: ServedPool, target: Target) -> WorkRow:
     """Let held tasks start."""
     await pool.loop.write(partial(array_changes.release, target=target))
+    return _changed(pool, target)
+
+
+async def suspend(pool: ServedPool, target: Target, reason: str) -> WorkRow:
+    """Suspend the tasks that run; raises WorkStateWrong if none does."""
+    refused: WorkStateWrong | None = None
+    done = 0
+    for row in array_changes.active(pool.reader, target):
+        try:
+            await pool.loop.suspended.suspend(row.id, BY_USER, reason)
+            done += 1
+        except WorkStateWrong as error:  # it has just begun, or ended
+            refused = error
+    if not done:
+        raise refused or WorkStateWrong("no task of it runs", "`moiety hold`")
+    return _changed(pool, target)
+
+
+async def resume(pool: ServedPool, target: Target, reason: str) -> WorkRow:
+    """Let suspended tasks go on once their GPUs have room."""
+    for row in array_changes.active(pool.reader, target):
+        with contextlib.suppress(WorkStateWrong):  # it is not suspended
+            await pool.loop.suspended.ask_to_resume(row.id, reason)
     return _changed(pool, target)
 
 

@@ -59,6 +59,8 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     timeout: int = WAIT_MAX_S
     """Seconds, at most 60."""
+    while_state: str = ""
+    """Wait only while it is in this state; empty: until it is over."""
 
 
 async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Response:
@@ -159,11 +161,14 @@ async def on_wait(pool: ServedPool, request: Request, caller: Caller) -> Respons
     target = pool.target(request, caller)
     row = target.row
     caller.must_own(row, "wait for")
-    wait_s = min(query_of(request, WaitQuery).timeout, WAIT_MAX_S)
+    query = query_of(request, WaitQuery)
+    wait_s = min(query.timeout, WAIT_MAX_S)
     if target.is_array:
         return answer(await arrays.wait(pool, target, wait_s))
     end_s = time.monotonic() + wait_s
     while row.state not in ENDS and (left_s := end_s - time.monotonic()) > 0:
+        if query.while_state and row.state != query.while_state:
+            break
         await pool.loop.next_change(left_s)
         row = rows.workload(pool.reader, row.id)
     return answer(caller.shown(row))
