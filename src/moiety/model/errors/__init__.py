@@ -66,6 +66,7 @@
     │   ├── StarterGone                          69   the root part of the pool has ended
     │   ├── StoreBroken                          65   the pool's database cannot be read
     │   ├── StoreNewer                           78   it is of a later version
+    │   ├── TooManyWatchers                      75   the pool tells as many as it can
     │   ├── WorkUnknown                          66
     │   ├── WorkAmbiguous                        64   several have that name
     │   ├── WorkStateWrong                       75   such as hold for work that runs
@@ -173,6 +174,7 @@ from moiety.model.errors.pool import (
     StarterGone,
     StoreBroken,
     StoreNewer,
+    TooManyWatchers,
     WorkAmbiguous,
     WorkStateWrong,
     WorkUnknown,
@@ -287,6 +289,7 @@ __all__ = [
     "StoreNewer",
     "SystemRefusal",
     "TooMany",
+    "TooManyWatchers",
     "ToolRefused",
     "TraceInvalid",
     "TraceMissing",

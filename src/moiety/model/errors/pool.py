@@ -141,6 +141,18 @@ class WorkStateWrong(PoolError):
     exit_code = ExitCode.TEMPORARY
 
 
+class TooManyWatchers(PoolError):
+    """The pool tells as many watchers as it can."""
+
+    exit_code = ExitCode.TEMPORARY
+
+    def __init__(self, own: int) -> None:
+        super().__init__(
+            f"the pool has no room for another watcher; {own} of them are yours",
+            "fewer at a time, or `moiety queue` now and then",
+        )
+
+
 class ProjectUnknown(PoolError):
     """The pool has no such project."""
 

@@ -50,6 +50,13 @@ async def body_of(request: Request, kind: type[T]) -> T:
         raise BadArgument(f"the request makes no sense: {error}", "`moiety --help`") from None
 
 
+def number(text: str) -> int:
+    """A number that a client says; raises BadArgument."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise BadArgument(f"{text[:40]!r} is no number of an event", "the id of the last event")
+    return int(text)
+
+
 def query_of(request: Request, kind: type[T]) -> T:
     """The parameters of a request; raises BadArgument for values that make no sense.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import structlog
@@ -16,11 +16,24 @@ from starlette.routing import Route
 from moiety.agent.system.users import USERS
 from moiety.model.errors import InternalError, MoietyError, StoreBroken, SystemRefusal
 from moiety.pool.api.answers import refusal
+from moiety.pool.api.openapi import encoded
 from moiety.pool.api.peer import caller_of
 from moiety.pool.api.roles import roles_of
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.api.routes import acts, arrays, audit, pool, projects, work
+from moiety.pool.api.routes import acts, arrays, audit, events, pool, projects, work
 from moiety.pool.model.names import API_VERSION
+
+
+async def on_document(*_: Any) -> Response:
+    """This document."""
+    return Response(openapi(), media_type="application/json")
+
+
+@cache
+def openapi() -> bytes:
+    """The OpenAPI document of all routes."""
+    return encoded(ROUTES)
+
 
 ROUTES: Final[tuple[ApiRoute, ...]] = (
     *work.ROUTES,
@@ -29,6 +42,8 @@ ROUTES: Final[tuple[ApiRoute, ...]] = (
     *acts.ROUTES,
     *arrays.ROUTES,
     *audit.ROUTES,
+    *events.ROUTES,
+    ApiRoute("GET", "/openapi.json", on_document, dict[str, Any]),
 )
 """All routes of version 1; they are tried in this order."""
 

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moiety.pool.api.administrators import OWN, Administrators
+from moiety.pool.api.feed import EventFeed
 from moiety.pool.api.peer import Caller
 from moiety.pool.control.loop import PoolLoop
 from moiety.pool.model.records import WorkRow
@@ -33,6 +34,8 @@ class ServedPool:
     """Ends the server."""
     admins: Administrators = OWN
     began_s: float = field(default_factory=time.monotonic)
+    feed: EventFeed = field(default_factory=EventFeed)
+    """It tells watchers what changes."""
     accounts: dict[int, float] = field(default_factory=dict)
     """By user: until when it is known that this one has an account."""
 

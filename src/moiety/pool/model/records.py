@@ -32,6 +32,9 @@ MEMORY_MAX: Final = 1 << 50
 CPUS_MAX: Final = 100_000
 BEGIN_MAX_S: Final = 1e11
 GRACE_MAX_S: Final = 86400.0
+TASKS_MAX: Final = 10_000
+RETRIES_MAX: Final = 1000
+SIGNAL_MAX: Final = 64
 WEIGHT_MAX: Final = 1e6
 
 
@@ -145,6 +148,15 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             parse_depends(self.depends)
         if not 0 <= self.begin_s < BEGIN_MAX_S:
             raise BadArgument(f"{self.begin_s:g} is no time to begin", "--begin now+1hour, say")
+        for number, least, most, what in (
+            (self.tasks, 1, TASKS_MAX, "number of processes"),
+            (self.retries, 0, RETRIES_MAX, "number of retries"),
+            (self.umask, 0, 0o777, "umask"),
+            (self.warn_signal, 0, SIGNAL_MAX, "signal"),
+            (self.warn_s, 0, 1e9, "time before the limit"),
+        ):
+            if not least <= number <= most:
+                raise BadArgument(f"{number:g} is no {what}", f"a number from {least} to {most:g}")
 
 
 class WorkRow(msgspec.Struct, frozen=True, kw_only=True):

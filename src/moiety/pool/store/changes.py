@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections import deque
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 
 from moiety.model.errors import BadArgument, WorkStateWrong
+from moiety.pool.model.names import NAME
 from moiety.pool.model.records import ProjectRow, Submission, WorkRow, shape_of
 from moiety.pool.model.states import ACTIVE, ENDS, WAITING, WorkState, may_follow
 from moiety.pool.store import dependencies, project_check, rows
@@ -34,7 +36,7 @@ def submit(
     milli, memory_mib = shape_of(asked)
     state = WorkState.HELD if asked.hold else WorkState.PENDING
     values = {
-        "name": asked.name or asked.argv[0].rpartition("/")[2][:128] or "work",
+        "name": asked.name or name_of(asked.argv[0]),
         "project": asked.project,
         "uid": uid,
         "user": user,
@@ -71,6 +73,12 @@ def submit(
         invalid = dependencies.add(connection, rows.workload(connection, number), asked.depends)
         wake(connection, [_cancel_invalid(connection, row) for row in invalid])
     return number
+
+
+def name_of(program: str) -> str:
+    """The name of work that has none: that of its program, with `_` for what no name can have."""
+    found = re.sub(r"[^A-Za-z0-9_.@:+-]", "_", program.rpartition("/")[2][:128])
+    return found if NAME.fullmatch(found) else f"_{found}"[:128] if found else "work"
 
 
 def next_change(connection: sqlite3.Connection) -> int:

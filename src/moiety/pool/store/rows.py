@@ -182,6 +182,23 @@ def ended_since(connection: sqlite3.Connection, change: int) -> list[WorkRow]:
     return [row_of(each) for each in found][::-1]
 
 
+def last_change(connection: sqlite3.Connection) -> int:
+    """The number of the last change."""
+    return int(connection.execute("SELECT max(changed) FROM workload").fetchone()[0] or 0)
+
+
+def changes_after(
+    connection: sqlite3.Connection, change: int, most: int
+) -> list[tuple[int, WorkRow]]:
+    """At most this many of the rows that have changed since, each with its change, in order."""
+    found = connection.execute(
+        f"SELECT {', '.join(COLUMNS)}, changed FROM workload WHERE changed > ? ORDER BY changed "
+        "LIMIT ?",
+        (change, most),
+    )
+    return [(each[-1], row_of(each[:-1])) for each in found]
+
+
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
     """How many live workloads there are in each state."""
     found = connection.execute(
