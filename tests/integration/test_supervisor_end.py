@@ -247,12 +247,46 @@ def test_a_signal_reaches_all_processes(here: Pool) -> None:
     assert workload.exit().reason is EndReason.ENDED
 
 
+WARNED = """
+    (trap 'echo child >>$TOLD' USR1; echo ready >$TOLD; while :; do sleep 1000 & wait; done) &
+    trap 'echo main >>$TOLD; read x <$GO; exit 3' USR1
+    echo ready >$TOLD
+    while :; do wait; done
+"""
+
+
+@pytest.mark.parametrize(("first", "count"), [(False, 2), (True, 1)])
+def test_a_signal_warns_before_the_time_limit(
+    here: Pool, go: Told, first: bool, count: int
+) -> None:
+    workload = here.workload(WARNED, environment=with_go(here, go), grace_s=0)
+    process = workload.start(  # five seconds are enough to be ready
+        time_limit_s=3600, warn_signal=signal.SIGUSR1, warn_s=3595, warn_first=first
+    )
+    assert here.told.lines(2) == ["ready", "ready"]
+    assert sorted(here.told.lines(count)) == ["child", "main"][-count:]
+    let_go(go)
+    assert process.wait(DEADLINE_S) == 0
+    ended = workload.exit()
+    assert (ended.outcome, ended.reason) == (Exited(3), EndReason.ENDED)
+    assert ended.end_s - ended.begin_s >= 4.9
+
+
+def test_a_warning_comes_at_once_where_less_time_is_left(here: Pool) -> None:
+    ended = here.workload(LONG).run(time_limit_s=600, warn_signal=signal.SIGUSR1, warn_s=900)
+    assert ended.outcome == Signaled(signal.SIGUSR1)
+
+
+WARNING = {"time_limit_s": 3600, "warn_signal": signal.SIGUSR1, "warn_s": 3599.5}
+
+
+@pytest.mark.parametrize("limit", [{"time_limit_s": 0.5}, WARNING], ids=["limit", "warning"])
 def test_the_time_limit_stands_still_while_a_workload_is_stopped(
-    here: Pool, go: Told, tmp_path: Path
+    here: Pool, go: Told, tmp_path: Path, limit: dict[str, float]
 ) -> None:
     workload, other = here.workload(LONG), here.workload(LONG)
     with halting(go, "flock:1", tmp_path):
-        process = workload.start(time_limit_s=0.5)
+        process = workload.start(**limit)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
     process.send_signal(signal.SIGRTMIN + signal.SIGSTOP)  # for the first moment of its time
     process.send_signal(signal.SIGCONT)
@@ -261,7 +295,8 @@ def test_the_time_limit_stands_still_while_a_workload_is_stopped(
     assert read_exit(workload.folder) is None
     process.send_signal(signal.SIGRTMIN + signal.SIGCONT)
     assert process.wait(DEADLINE_S) == 0
-    assert workload.exit().reason is EndReason.TIME_LIMIT
+    by = signal.SIGTERM if limit is not WARNING else signal.SIGUSR1
+    assert workload.exit().outcome == Signaled(by)
     stopped_s = ended.end_s - ended.begin_s
     assert workload.exit().end_s - workload.exit().begin_s >= stopped_s + 0.49
 

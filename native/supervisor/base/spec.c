@@ -1,6 +1,7 @@
 #include "supervisor/base/spec.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -218,6 +219,10 @@ int spec_read(struct spec *spec, const char **wrong)
     READ("umask", read_umask(spec, &spec->umask))
     READ("time_limit_s", optional_seconds(spec, "time_limit_s", &spec->time_limit_ms))
     READ("grace_s", optional_seconds(spec, "grace_s", &spec->grace_ms))
+    READ("warn_signal",
+         optional_number(spec, "warn_signal", (uint64_t)SIGRTMAX, &spec->warn_signal))
+    READ("warn_s", optional_seconds(spec, "warn_s", &spec->warn_ms))
+    READ("warn_first", optional_flag(spec, "warn_first", &spec->warns_first))
     READ("limit.memory_bytes",
          optional_number(spec, "limit.memory_bytes", INT64_MAX, &spec->memory_bytes))
     READ("limit.pids", optional_number(spec, "limit.pids", INT32_MAX, &spec->pids))

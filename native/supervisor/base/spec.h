@@ -8,6 +8,7 @@
  *   rlimit.NAME                      soft:hard, numbers or `unlimited`
  *   limit.memory_bytes, limit.pids   of all its processes, where there is a cgroup for it
  *   time_limit_s, grace_s            seconds; 0 is no limit
+ *   warn_signal, warn_s, warn_first  a signal, seconds before the limit; 1: to the main process only
  *   keep_children                    1: what the main process leaves behind goes on
  *   allow_new_privileges             1: set-user-id programs work
  *   arg, env                         one each, in order */
@@ -32,8 +33,9 @@ struct spec {
     gid_t gid;
     mode_t umask;
     uint64_t time_limit_ms, grace_ms;
-    uint64_t memory_bytes, pids; /* 0: no limit */
-    bool keeps_children, allows_new_privileges, truncates_output;
+    uint64_t warn_signal, warn_ms; /* 0: none; how long before the limit */
+    uint64_t memory_bytes, pids;   /* 0: no limit */
+    bool keeps_children, allows_new_privileges, truncates_output, warns_first;
     size_t args, envs;
 };
 

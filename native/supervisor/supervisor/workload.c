@@ -44,6 +44,9 @@ void workload_begin(struct workload *workload, const struct spec *spec)
     workload->grace_ms = spec->grace_ms;
     workload->limit_left_ms = spec->time_limit_ms;
     workload->running_since_ms = ending_now_ms();
+    workload->warn_signal = (int)spec->warn_signal;
+    workload->warn_before_ms = spec->warn_ms;
+    workload->warns_first = spec->warns_first;
 }
 
 static void end_all(struct workload *workload)
@@ -67,6 +70,30 @@ static uint64_t limit_ms(const struct workload *workload)
     bool counts = workload->limit_left_ms && !workload->is_frozen && !workload->has_main_ended &&
                   workload->ending.phase == ENDING_NOT;
     return counts ? workload->running_since_ms + workload->limit_left_ms : UINT64_MAX;
+}
+
+/* When the warning is due: some time before the limit, and at once where less is left. */
+static uint64_t warn_at_ms(const struct workload *workload)
+{
+    uint64_t limit = limit_ms(workload);
+    if (!workload->warn_signal || limit == UINT64_MAX) {
+        return UINT64_MAX;
+    }
+    uint64_t left = workload->limit_left_ms;
+    uint64_t before = workload->warn_before_ms < left ? workload->warn_before_ms : left;
+    return limit - before;
+}
+
+/* Sends the warning once. The main process has its number until it is reaped, which is not so yet. */
+static void warn(struct workload *workload)
+{
+    int number = workload->warn_signal;
+    workload->warn_signal = 0;
+    if (workload->warns_first) {
+        (void)kill(workload->program.pid, number);
+    } else {
+        (void)signal_all(workload, number);
+    }
 }
 
 /* Stops all processes at once, where there is a cgroup for it; the time limit stands still meanwhile. */
@@ -137,6 +164,9 @@ static void wait_once(struct workload *workload, uint64_t until_ms)
     } else if (number >= SIGRTMIN) {
         pass_on(workload, number - SIGRTMIN);
     }
+    if (warn_at_ms(workload) <= ending_now_ms()) {
+        warn(workload);
+    }
     if (limit_ms(workload) <= ending_now_ms()) {
         end_for(workload, REASON_TIME_LIMIT);
     }
@@ -172,6 +202,7 @@ void workload_wait(struct workload *workload)
             ask_rest(workload);
         }
         uint64_t until_ms = earlier(limit_ms(workload), ending_next_ms(&workload->ending));
+        until_ms = earlier(until_ms, warn_at_ms(workload));
         if (!has_children) { /* others in the cgroup end without a signal to us */
             until_ms = earlier(until_ms, ending_now_ms() + 100);
         }

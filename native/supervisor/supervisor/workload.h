@@ -21,6 +21,9 @@ struct workload {
     uint64_t grace_ms;
     uint64_t limit_left_ms; /* of the time limit, as of running_since_ms; 0 is no limit */
     uint64_t running_since_ms;
+    int warn_signal; /* sent before the time limit; 0: none, or it was sent */
+    bool warns_first;
+    uint64_t warn_before_ms;
 };
 
 void workload_signals(sigset_t *set);

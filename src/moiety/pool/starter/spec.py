@@ -41,6 +41,12 @@ class Spec:
     """Of all processes together, where the supervisor has a cgroup for it."""
     time_limit_s: float | None = None
     grace_s: float = 10.0
+    warn_signal: int = 0
+    """Sent before the time limit; 0: none."""
+    warn_s: float = 60.0
+    """How long before."""
+    warn_first: bool = False
+    """Whether only the main process gets it, and not all."""
     keep_children: bool = False
     """Whether processes that the main one leaves behind go on."""
     allow_new_privileges: bool = False
@@ -88,6 +94,10 @@ def _records(spec: Spec) -> Iterator[tuple[str, str | bytes]]:
         yield "limit.pids", str(spec.pids)
     yield "time_limit_s", f"{spec.time_limit_s or 0:.3f}"
     yield "grace_s", f"{spec.grace_s:.3f}"
+    if spec.warn_signal:
+        yield "warn_signal", str(spec.warn_signal)
+        yield "warn_s", f"{spec.warn_s:.3f}"
+        yield "warn_first", str(int(spec.warn_first))
     yield "keep_children", str(int(spec.keep_children))
     yield "allow_new_privileges", str(int(spec.allow_new_privileges))
     for argument in spec.arguments:
