@@ -23,7 +23,7 @@ EXPORTS = re.compile(
     r"(_v2)?"
 )
 AGENT_LIBRARIES = {"libc.so.6", "libpthread.so.0"}
-PROGRAMS = ("moiety-supervisor", "moiety-starter")
+PROGRAMS = ("moiety-supervisor", "moiety-starter", "moiety-tasks")
 PROGRAM_LIBRARIES = {"libc.so.6"}
 AGENT_EXPORTS = re.compile(r"moiety_agent_\w+")
 SIMGPU = ("libcuda.so.1", "libnvidia-ml.so.1")

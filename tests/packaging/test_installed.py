@@ -17,6 +17,7 @@ NATIVE = (
     "libmoiety-agent.so",
     "moiety-supervisor",
     "moiety-starter",
+    "moiety-tasks",
     "simgpu/libcuda.so.1",
     "simgpu/libnvidia-ml.so.1",
     "simgpu/kernels.elf",

@@ -6,23 +6,38 @@ import time
 
 import click
 
-from moiety.cli.output import emit_json, output_option, table
+from moiety.cli.output import emit_json, output_option, seconds, table
 from moiety.cli.pool_rows import rows_table
 from moiety.pool.client import PoolClient
-from moiety.pool.model.records import PAGE_MAX, AuditPage, AuditRow, WorkPage, WorkRow
+from moiety.pool.connection import of
+from moiety.pool.model.records import (
+    PAGE_MAX,
+    AttemptRow,
+    AuditPage,
+    AuditRow,
+    WorkPage,
+    WorkRow,
+)
 
 
 @click.command()
+@click.argument("target", metavar="[ID|NAME]", default="")
 @click.option("--project", default="", help="Only work of this project.")
 @click.option("--user", default="", help="Only work of this user.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most.")
 @click.option("--audit", is_flag=True, help="Who did what instead; for administrators.")
 @output_option
-def history(project: str, user: str, limit: int, audit: bool, output: str) -> None:
-    """List what has ended in the pool, the newest first, and how it ended."""
+def history(target: str, project: str, user: str, limit: int, audit: bool, output: str) -> None:
+    """List what has ended in the pool, the newest first, and how it ended.
+
+    With ID or NAME: each start of this workload, where it ran, and how that ended.
+    """
     pool = PoolClient()
     if audit:
         show_audit(pool, limit, output)
+        return
+    if target:
+        show_attempts(pool.get(of(target, "attempts"), list[AttemptRow]), output)
         return
     rows: list[WorkRow] = []
     query: dict[str, str | int] = {"over": 1, "project": project, "user": user}
@@ -58,3 +73,22 @@ def show_audit(pool: PoolClient, limit: int, output: str) -> None:
 def when(at_s: float) -> str:
     """A moment, in the time of this machine."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
+
+
+def show_attempts(attempts: list[AttemptRow], output: str) -> None:
+    """Each start of a workload."""
+    if output == "json":
+        emit_json(attempts)
+        return
+    now_s = time.time()
+    lines = [
+        (
+            str(each.number),
+            when(each.began_s),
+            seconds(max((now_s if each.ended_s is None else each.ended_s) - each.began_s, 0.0)),
+            ",".join(map(str, each.cards)) or "-",
+            each.outcome or "it runs",
+        )
+        for each in attempts
+    ]
+    click.echo(table(("ATTEMPT", "BEGAN", "TIME", "ON", "ENDED"), lines))

@@ -64,6 +64,8 @@ def queue(
         emit_json(rows)
         return
     click.echo(rows_table(rows, folds, starts=start))
+    for note in page.notes:
+        click.echo(note, err=True)
     if len(rows) == limit and page.after is not None:
         click.echo(f"only the first {limit}; --limit shows more", err=True)
 

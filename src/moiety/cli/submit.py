@@ -14,7 +14,7 @@ from moiety.cli.executable import check, find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import Duration, Fraction, Size, emit_json, output_option
 from moiety.cli.pool_files import read_yaml
-from moiety.cli.submit_life import life_options, life_values
+from moiety.cli.submit_life import gpus_of, life_options, life_values
 from moiety.model.errors import BadArgument, PoolFileInvalid
 from moiety.pool.client import PoolClient
 from moiety.pool.model.records import DEFAULT_PROJECT, GRACE_S, Accepted, Submission
@@ -58,7 +58,7 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
 )
 @click.option("--project", default=DEFAULT_PROJECT, show_default=True, help="Whose quota it uses.")
 @click.option("--name", default="", help="What to call it instead of the program's name.")
-@click.option("--gpus", type=int, default=1, show_default=True, help="How many GPUs; 0: none.")
+@click.option("--gpus", type=int, help="How many GPUs (1); 0: none.")
 @click.option("--gpu", type=Fraction(), help="The part of each GPU's time instead of all of it.")
 @click.option("--memory", type=Size(), help="Memory that is kept for it on each GPU.")
 @click.option("--memory-limit", type=Size(), help="The most that it may allocate on each GPU.")
@@ -90,7 +90,7 @@ def submit(
     /,
     project: str,
     name: str,
-    gpus: int,
+    gpus: int | None,
     gpu: float | None,
     memory: int | None,
     memory_limit: int | None,
@@ -120,6 +120,7 @@ def submit(
     words = [program, *arguments] if program else list(ctx.obj or ())
     if not words:
         raise BadArgument("no program is named", "moiety submit -- python train.py")
+    gpus = gpus_of(life) if gpus is None else gpus
     if no_check or not gpus:
         path = find(words[0])
     else:

@@ -148,7 +148,15 @@ def test_an_older_agent_understands_settings_without_drained_gpus() -> None:
 
 def test_only_an_administrator_may_drain() -> None:
     assert rights.is_admin(Peer(1, os.getuid(), 0))
-    untouched: Any = SimpleNamespace()  # whoever goes on after the check fails for want of a field
+    # whoever goes on after the check fails for want of a field
+    untouched: Any = SimpleNamespace(options=SimpleNamespace(pool_uid=12346))
     asked = protocol.DrainGpus(["0"])
     with pytest.raises(NotAllowed, match="may say which GPUs get programs"):
         asyncio.run(ControlCommands.on_drain_gpus(untouched, asked, Peer(1, 12345, 12345)))
+    pool = Peer(1, 12346, 12346)  # it drains what fails, and gives nothing back
+    with pytest.raises(AttributeError, match="drain"):
+        asyncio.run(ControlCommands.on_drain_gpus(untouched, asked, pool))
+    with pytest.raises(NotAllowed, match="may say which GPUs get programs"):
+        asyncio.run(
+            ControlCommands.on_drain_gpus(untouched, protocol.DrainGpus(["0"], False), pool)
+        )

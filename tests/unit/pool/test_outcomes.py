@@ -75,6 +75,49 @@ def test_a_start_that_worked_forgets_the_failures() -> None:
     assert of_exit(row, ended(Exited(1)), 10.0).values["failures"] == 0
 
 
+def test_a_program_that_failed_runs_again_later_each_time() -> None:
+    row = msgspec.structs.replace(ROW, retries=2, restarts=3)
+    first = of_exit(row, ended(Exited(7)), 100.0)
+    assert (first.state, first.word) == (WorkState.PENDING, "exited 7")
+    assert first.values == {
+        "failures": 0, "restarts": 4, "retried": 1, "not_before_s": 102.0,
+        "reason": "its program ended with exit code 7; try 2 of 3 follows",
+    }  # fmt: skip
+    second = of_exit(msgspec.structs.replace(row, retried=1), ended(Signaled(9)), 100.0)
+    assert second.values["not_before_s"] == 104.0
+    last = of_exit(msgspec.structs.replace(row, retried=2), ended(Exited(7)), 100.0)
+    assert (last.state, last.values["exit_code"]) == (WorkState.FAILED, 7)
+    for outcome, reason in ((Exited(0), EndReason.ENDED), (Exited(1), EndReason.TIME_LIMIT),
+                            (Signaled(15), EndReason.CANCELLED)):  # fmt: skip
+        assert of_exit(row, ended(outcome, reason), 1.0).state is not WorkState.PENDING
+    assert of_exit(msgspec.structs.replace(row, retried=0, retries=2000), ended(Exited(1)), 0.0)
+
+
+def test_a_pause_between_tries_has_an_end() -> None:
+    row = msgspec.structs.replace(ROW, retries=1000, retried=999)
+    assert of_exit(row, ended(Exited(1)), 0.0).values["not_before_s"] == 600.0
+
+
+def test_work_comes_back_after_a_restart_or_a_lost_gpu_if_it_asked_for_it() -> None:
+    process = ProcessIdentity(1, 1)
+    before = Started(1, "another-boot", process, process, "session", frozenset(), 0.0)
+    row = msgspec.structs.replace(ROW, requeue=True, cards=[2, 3])
+    again = of_remains(row, Remains(started=before), 10.0)
+    assert (again.state, again.values["restarts"]) == (WorkState.PENDING, 1)
+    assert again.values["reason"] == "it runs again: the machine was restarted"
+    cancelled = msgspec.structs.replace(row, intent=CANCELLED)
+    assert of_remains(cancelled, Remains(started=before), 10.0).state is WorkState.FAILED
+    failed = Remains(exit=ended(Exited(1)))
+    lost = of_remains(row, failed, 10.0, frozenset({3}))
+    assert (lost.state, lost.values["reason"]) == (
+        WorkState.PENDING, "it runs again: GPU 3 was lost under it",
+    )  # fmt: skip
+    for each, cards in ((row, {1}), (msgspec.structs.replace(row, requeue=False), {3})):
+        assert of_remains(each, failed, 10.0, frozenset(cards)).state is WorkState.FAILED
+    done = of_remains(row, Remains(exit=ended(Exited(0))), 10.0, frozenset({3}))
+    assert done.state is WorkState.DONE
+
+
 def test_what_remains_decides_where_there_is_no_record() -> None:
     never = of_remains(ROW, Remains(), 10.0)
     assert (never.state, "failures" in never.values) == (WorkState.PENDING, False)

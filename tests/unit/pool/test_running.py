@@ -41,6 +41,14 @@ class SmallDisk:
         return future
 
 
+class WellCards:
+    """GPUs on which nothing fails."""
+
+    async def ended(self, *_: object) -> bool:
+        """Take no note of it."""
+        return False
+
+
 def done(_: WorkRow, **__: float) -> AttemptOutcome:
     return AttemptOutcome(WorkState.DONE, "exited 0", {"reason": ""})
 
@@ -54,7 +62,8 @@ def test_the_end_of_work_waits_for_room_on_the_disk(
     changes.begin_attempt(store, number, 1, [0], 101.0)
     disk: Any = SmallDisk(store)
     told: list[None] = []
-    work = RunningWork(paths_in(tmp_path), disk, partial(told.append, None))
+    cards: Any = WellCards()
+    work = RunningWork(paths_in(tmp_path), disk, partial(told.append, None), cards=cards)
     asyncio.run(work.end(number, 1, done))
     assert disk.tries == FULL + 1
     assert rows.workload(store, number).state is WorkState.DONE

@@ -20,7 +20,7 @@ from moiety.pool.api.openapi import encoded
 from moiety.pool.api.peer import caller_of
 from moiety.pool.api.roles import roles_of
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.api.routes import acts, arrays, audit, events, pool, projects, work
+from moiety.pool.api.routes import acts, arrays, attempts, audit, events, pool, projects, work
 from moiety.pool.model.names import API_VERSION
 
 
@@ -41,6 +41,7 @@ ROUTES: Final[tuple[ApiRoute, ...]] = (
     *projects.ROUTES,
     *acts.ROUTES,
     *arrays.ROUTES,
+    *attempts.ROUTES,
     *audit.ROUTES,
     *events.ROUTES,
     ApiRoute("GET", "/openapi.json", on_document, dict[str, Any]),

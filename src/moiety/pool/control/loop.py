@@ -15,6 +15,7 @@ import structlog
 
 from moiety.model.errors import MoietyError, StarterGone, WorkStateWrong
 from moiety.pool.control import machine, suspendable
+from moiety.pool.control.card_watch import CardWatch
 from moiety.pool.control.outcomes import of_failed_start, of_no_starter
 from moiety.pool.control.running import RunningWork
 from moiety.pool.control.suspension import SuspendedWork
@@ -64,7 +65,8 @@ class PoolLoop:
         launcher: Launcher,
         reader: sqlite3.Connection,
     ) -> None:
-        self.running = RunningWork(paths, writer, self.changed, launcher.starts)
+        self.cards = CardWatch(paths, launcher.agent_arguments, self._look)
+        self.running = RunningWork(paths, writer, self.changed, launcher.starts, self.cards)
         self.suspended = SuspendedWork(
             paths, writer, reader, self.running, launcher.agent_arguments, self.changed
         )

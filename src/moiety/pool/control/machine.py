@@ -84,6 +84,8 @@ def cards_of(
                 model=row.name,
                 memory_mib=row.capacity_bytes >> 20,
                 usable=not (row.drained or row.lost),
+                drained=row.drained,
+                lost=bool(row.lost),
                 outside_milli=min(max(milli, 0) + busy[row.gpu], 1000),
                 outside_mib=max(mib, 0) + max(used[row.gpu], now[row.gpu]),
             )

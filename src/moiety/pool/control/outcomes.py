@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from moiety.pool.starter.records import EndReason, Exit, Exited, FailedToStart, 
 FAILURES_MAX: Final = 3
 """So many starts in a row that fail hold a workload."""
 BACKOFF_FIRST_S: Final = 1.0
+RETRY_FIRST_S: Final = 2.0
+"""The time before the second try of a program that failed; it doubles with each try."""
+RETRY_MAX_S: Final = 600.0
 CANCELLED: Final = "cancelled"
 
 
@@ -43,12 +47,27 @@ def of_exit(row: WorkRow, record: Exit, now_s: float) -> AttemptOutcome:
         return AttemptOutcome(WorkState.TIMED_OUT, word, values | {"reason": why})
     if record.reason is EndReason.CANCELLED:
         if row.intent == PREEMPTED:
-            return AttemptOutcome(WorkState.PENDING, row.reason, {"failures": 0, "reason": ""})
+            return again(row, row.reason)
         return AttemptOutcome(WorkState.CANCELLED, word, values)
     if code == 0:
         return AttemptOutcome(WorkState.DONE, word, values | {"reason": ""})
     why = f"its program ended with exit code {code}" if number is None else _by_signal(number)
+    if row.retried < row.retries:
+        return _retry(row, word, why, now_s)
     return AttemptOutcome(WorkState.FAILED, word, values | {"reason": why})
+
+
+def again(row: WorkRow, word: str, reason: str = "", **values: Any) -> AttemptOutcome:
+    """It goes back into the queue, although its program had begun."""
+    back: dict[str, Any] = {"failures": 0, "reason": reason, "restarts": row.restarts + 1}
+    return AttemptOutcome(WorkState.PENDING, word, back | values)
+
+
+def _retry(row: WorkRow, word: str, why: str, now_s: float) -> AttemptOutcome:
+    """It runs once more, after a pause that doubles each time."""
+    pause_s = min(RETRY_FIRST_S * 2.0**row.retried, RETRY_MAX_S)
+    reason = f"{why}; try {row.retried + 2} of {row.retries + 1} follows"
+    return again(row, word, reason, retried=row.retried + 1, not_before_s=now_s + pause_s)
 
 
 def of_failed_start(row: WorkRow, text: str, now_s: float) -> AttemptOutcome:
@@ -72,8 +91,23 @@ def of_no_starter(row: WorkRow, text: str, now_s: float) -> AttemptOutcome:
     return AttemptOutcome(WorkState.PENDING, "never started", values)
 
 
-def of_remains(row: WorkRow, remains: Remains, now_s: float) -> AttemptOutcome:
-    """The outcome of an attempt of which nothing runs any more."""
+def of_remains(
+    row: WorkRow, remains: Remains, now_s: float, lost: Collection[int] = ()
+) -> AttemptOutcome:
+    """The outcome of an attempt of which nothing runs any more; `lost`: GPUs that have failed."""
+    found = _of_remains(row, remains, now_s)
+    failed = sorted(set(row.cards).intersection(lost))
+    if found.state is WorkState.FAILED and row.requeue and failed:
+        return again(row, found.word, f"it runs again: GPU {failed[0]} was lost under it")
+    return found
+
+
+def is_bad(remains: Remains) -> bool:
+    """Whether an attempt may have ended because something failed under it."""
+    return remains.exit is None or remains.exit.outcome != Exited(0)
+
+
+def _of_remains(row: WorkRow, remains: Remains, now_s: float) -> AttemptOutcome:
     if remains.exit is not None:
         return of_exit(row, remains.exit, now_s)
     if remains.damaged is not None:
@@ -84,6 +118,8 @@ def of_remains(row: WorkRow, remains: Remains, now_s: float) -> AttemptOutcome:
             return AttemptOutcome(WorkState.CANCELLED, "never started")
         return AttemptOutcome(WorkState.PENDING, "never started", {"reason": ""})
     if not remains.is_of_this_boot:
+        if row.requeue and row.intent != CANCELLED:
+            return again(row, "machine restarted", "it runs again: the machine was restarted")
         why = "the machine was restarted while it ran"
     else:
         why = "its supervisor was killed: how its program ended is not known"

@@ -8,7 +8,7 @@ import os
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from moiety.model.errors import StarterGone
-from moiety.pool.control.outcomes import AttemptOutcome, of_failed_start, of_remains
+from moiety.pool.control.card_watch import CardWatch
+from moiety.pool.control.outcomes import AttemptOutcome, is_bad, of_failed_start, of_remains
 from moiety.pool.launch.process_start import Launched, OwnStart, ProcessStart
 from moiety.pool.launch.supervised import Remains, Supervised, adopt, end_stray, remains_of
 from moiety.pool.model.records import WorkRow
@@ -46,8 +47,10 @@ class RunningWork:
         writer: StoreWriter,
         changed: Callable[[], None],
         starts: ProcessStart | None = None,
+        cards: CardWatch | None = None,
     ) -> None:
         """`changed` is called after each change of a state; `starts` settles what is left."""
+        self._cards = cards
         self.by_number: dict[int, Supervised] = {}
         self.agent_workloads: set[str] = set()
         """The agent's names of all shares that this pool has or had."""
@@ -135,17 +138,21 @@ class RunningWork:
     async def end(self, number: int, attempt: int, decide: Decide) -> None:
         """Write down that an attempt is over, with what `decide(row, now_s=)` makes of it."""
 
-        def work(connection: sqlite3.Connection) -> WorkRow | None:
+        def work(connection: sqlite3.Connection) -> tuple[WorkRow, AttemptOutcome] | None:
             row, now_s = rows.workload(connection, number), time.time()
             outcome = decide(row, now_s=now_s)
-            return changes.end_attempt(
+            after = changes.end_attempt(
                 connection, number, attempt, outcome.state, outcome.word, now_s, **outcome.values
             )
+            return None if after is None else (row, outcome)
 
-        row = await self._write(work)
-        if row is not None:
-            self._log.info("workload_ended", workload=number, state=str(row.state))
+        found = await self._write(work)
         self._changed()
+        if found is not None:
+            before, outcome = found
+            self._log.info("workload_ended", workload=number, state=str(outcome.state))
+            if self._cards and await self._cards.ended(before, outcome, time.time()):
+                self._changed()
 
     def _is_over(self, found: Supervised) -> None:
         asyncio.get_running_loop().remove_reader(found.pidfd)
@@ -178,7 +185,10 @@ class RunningWork:
                 asyncio.get_running_loop().add_reader(other.pidfd, self._is_over, other)
                 return
             remains = await asyncio.to_thread(remains_of, folder, attempt)
-        decide: Decide = partial(of_remains, remains=remains)
+        lost: Collection[int] = ()
+        if self._cards is not None and is_bad(remains):
+            lost = await self._cards.lost()
+        decide: Decide = partial(of_remains, remains=remains, lost=lost)
         if remains.exit is None and remains.started is None:
             text = await self._never_began(folder, number, attempt, child)
             decide = partial(of_failed_start, text=text)

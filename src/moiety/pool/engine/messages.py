@@ -19,6 +19,8 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     """What the arbiter shares out."""
     usable: bool = True
     """False: it is drained or lost, and gets nothing new."""
+    drained: bool = False
+    lost: bool = False
     outside_milli: int = 0
     """Thousandths of its time that are promised to others, or that they use."""
     outside_mib: int = 0

@@ -7,7 +7,7 @@ The supervisor's process is there before the share, so that the agent knows whos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from moiety.agent.control import protocol
@@ -20,7 +20,10 @@ from moiety.model.format import shortened
 from moiety.model.share import Share
 from moiety.pool.launch.account import account_of, must_be_startable
 from moiety.pool.launch.environment import job_environment
+from moiety.pool.launch.ports import PortBook
 from moiety.pool.launch.process_start import Launched, ProcessStart, StartFailed
+from moiety.pool.launch.specification import life_spec
+from moiety.pool.launch.tasks import command_of
 from moiety.pool.model.records import Submission, WorkRow
 from moiety.pool.paths import PoolPaths
 from moiety.pool.starter.spec import Spec, encoded
@@ -46,6 +49,7 @@ class Launcher:
     starts: ProcessStart
     processes: int | None = None
     """How many processes and threads a workload may have, where it has a cgroup."""
+    ports: PortBook = field(default_factory=PortBook)
 
     def start(self, order: LaunchOrder) -> Launched:
         """Start an attempt; blocking.
@@ -81,7 +85,7 @@ class Launcher:
             uid=account.uid,
             gid=account.gid,
             groups=account.groups,
-            arguments=[asked.program, *asked.argv[1:]],
+            arguments=command_of(asked, self.ports),
             environment=environment,
             cwd=asked.cwd,
             umask=asked.umask,
@@ -91,6 +95,7 @@ class Launcher:
             pids=self.processes,
             time_limit_s=asked.time_limit_s,
             grace_s=asked.grace_s,
+            **life_spec(row, asked),
         )
 
     def _environment(self, order: LaunchOrder, pid: int) -> tuple[dict[str, str], str]:

@@ -11,6 +11,7 @@ from moiety.model.errors import BadArgument
 from moiety.pool.model.arrays import parse_array
 from moiety.pool.model.dependencies import parse_depends
 from moiety.pool.model.names import NAME
+from moiety.pool.model.signals import WARN_MAX_S
 from moiety.pool.model.states import WorkState
 
 DEFAULT_PROJECT: Final = "default"
@@ -31,10 +32,10 @@ PAGE_MAX: Final = 1000
 MEMORY_MAX: Final = 1 << 50
 CPUS_MAX: Final = 100_000
 BEGIN_MAX_S: Final = 1e11
-GRACE_MAX_S: Final = 86400.0
-TASKS_MAX: Final = 10_000
+PROCESSES_MAX: Final = 1024
 RETRIES_MAX: Final = 1000
 SIGNAL_MAX: Final = 64
+GRACE_MAX_S: Final = 86400.0
 WEIGHT_MAX: Final = 1e6
 
 
@@ -88,6 +89,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """It does not start before this time."""
     tasks: int = 1
     """How many processes it is, each with its rank."""
+    gpus_per_task: int = 0
+    """How many of the GPUs each of them sees; 0: all."""
     retries: int = 0
     """How often it runs again after its program failed."""
     requeue: bool = False
@@ -96,6 +99,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """This signal is sent before its time limit; 0: none."""
     warn_s: float = 60.0
     """How long before."""
+    warn_first: bool = False
+    """Whether only its main process gets it, and not all."""
     labels: dict[str, str] = {}
     """What other front ends keep with it; the pool does not read it."""
 
@@ -148,15 +153,23 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             parse_depends(self.depends)
         if not 0 <= self.begin_s < BEGIN_MAX_S:
             raise BadArgument(f"{self.begin_s:g} is no time to begin", "--begin now+1hour, say")
-        for number, least, most, what in (
-            (self.tasks, 1, TASKS_MAX, "number of processes"),
-            (self.retries, 0, RETRIES_MAX, "number of retries"),
-            (self.umask, 0, 0o777, "umask"),
-            (self.warn_signal, 0, SIGNAL_MAX, "signal"),
-            (self.warn_s, 0, 1e9, "time before the limit"),
-        ):
-            if not least <= number <= most:
-                raise BadArgument(f"{number:g} is no {what}", f"a number from {least} to {most:g}")
+        if not 0 <= self.umask <= 0o777:
+            raise BadArgument(f"{self.umask:o} is no umask", "022, say")
+        if not 1 <= self.tasks <= PROCESSES_MAX:
+            raise BadArgument(f"{self.tasks} is no number of processes", f"1 to {PROCESSES_MAX}")
+        if self.gpus_per_task and self.gpus_per_task * self.tasks != self.gpus:
+            raise BadArgument(
+                f"{self.tasks} processes with {self.gpus_per_task} GPUs each are not "
+                f"{self.gpus} GPUs",
+                f"--gpus {max(self.gpus_per_task, 0) * self.tasks}",
+            )
+        if not 0 <= self.retries <= RETRIES_MAX:
+            raise BadArgument(f"{self.retries} is no number of retries", f"0 to {RETRIES_MAX}")
+        if not 0 <= self.warn_signal <= SIGNAL_MAX or not 0 <= self.warn_s <= WARN_MAX_S:
+            raise BadArgument(
+                f"signal {self.warn_signal}, {self.warn_s:g} s before the limit, is no warning",
+                "--signal USR1@60, say",
+            )
 
 
 class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,6 +246,17 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.id) if self.array_id is None else f"{self.array_id}_{self.array_index}"
 
 
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One start of a workload."""
+
+    number: int
+    cards: list[int]
+    began_s: float
+    ended_s: float | None
+    outcome: str
+    """How it ended, such as `exited 1` or `signaled 9`; empty: it has not."""
+
+
 class WorkPage(msgspec.Struct, frozen=True):
     """A part of a list; `after` is what to ask for next, None: nothing follows."""
 
@@ -240,6 +264,8 @@ class WorkPage(msgspec.Struct, frozen=True):
     after: int | None = None
     folds: dict[int, str] = {}
     """By the number of a row that stands for several waiting tasks of its array: their indices."""
+    notes: list[str] = []
+    """What users should know about the pool now, such as that a GPU is drained."""
 
 
 class ProjectRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -305,6 +331,8 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The number of workloads in each state that is no end."""
     start_refused: int = 0
     """How often the agent refused what the engine had decided."""
+    notes: list[str] = []
+    """As of WorkPage."""
     projects: list[ProjectUse] = []
 
 

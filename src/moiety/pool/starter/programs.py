@@ -21,6 +21,7 @@ from moiety.pool.starter.records import ProcessIdentity
 
 SUPERVISOR: Final = "moiety-supervisor"
 STARTER: Final = "moiety-starter"
+TASKS: Final = "moiety-tasks"
 ALREADY_STARTED: Final = 75
 """The supervisor's exit code if this attempt was started before."""
 

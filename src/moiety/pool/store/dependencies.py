@@ -132,10 +132,9 @@ def _settle(connection: sqlite3.Connection, owner: int, index: int | None = None
             connection.execute("DELETE FROM dependency WHERE owner = ?", (owner,))
         return _to_cancel(connection, owner, where) if verdict is DependencyStatus.NEVER else []
     to_cancel: list[WorkRow] = []
+    whose, values = ("", (owner,)) if index is None else (" AND array_index = ?", (owner, index))
     for (number,) in connection.execute(
-        f"SELECT id FROM workload WHERE array_id = ?1 AND {BLOCKED} "
-        "AND (?2 IS NULL OR array_index = ?2)",
-        (owner, index),
+        f"SELECT id FROM workload WHERE array_id = ?{whose} AND {BLOCKED}", values
     ).fetchall():
         where, task = f"id = {number}", rows.workload(connection, number)
         if _judge(connection, parts, task, wanted.is_any, where) is DependencyStatus.NEVER:

@@ -43,6 +43,7 @@ async def on_status(pool: ServedPool, request: Request, caller: Caller) -> Respo
             gpu_models=[card.model for card in machine.cards] if machine else [],
             counts=rows.counts(pool.reader),
             start_refused=pool.loop.start_refused,
+            notes=pool.loop.cards.notes(pool.loop.machine),
             projects=[
                 ProjectUse(
                     project=each,

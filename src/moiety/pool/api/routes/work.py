@@ -113,7 +113,8 @@ async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Respons
         shown = await _with_reasons(pool, shown)
     if query.start:
         shown = await _with_starts(pool, shown)
-    return answer(WorkPage(shown, found.after, found.folds))
+    notes = pool.loop.cards.notes(pool.loop.machine)
+    return answer(WorkPage(shown, found.after, found.folds, notes))
 
 
 async def _with_reasons(pool: ServedPool, shown: list[WorkRow]) -> list[WorkRow]:

@@ -1,0 +1,20 @@
+"""One process of several: it meets the others as PyTorch's env:// does, and uses its own GPU."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")  # by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+rank, size = dist.get_rank(), dist.get_world_size()
+total = torch.tensor([float(rank + 1)])
+dist.all_reduce(total)
+assert total.item() == size * (size + 1) / 2
+assert torch.cuda.device_count() == 1, "each has a GPU of its own"
+memory = torch.zeros(1 << 20, device="cuda")
+where = [None] * size
+dist.all_gather_object(where, torch.cuda.get_device_properties(0).name)
+dist.barrier()
+if rank == 0:
+    print(f"{size} ranks met, {memory.numel() // size} numbers each", flush=True)
+dist.destroy_process_group()

@@ -1,0 +1,139 @@
+"""Work that runs again, waits for other work, is warned, and has several processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from moiety.pool.model.states import WorkState
+from moiety.testing.waiting import until
+from tests.support.pool_node import MakePool, PoolNode
+
+TWO = "2xA100-80:memory=96MiB"
+
+
+@pytest.fixture
+def pool(make_pool: MakePool) -> PoolNode:
+    return make_pool(TWO)
+
+
+def test_a_program_that_fails_runs_again_and_its_log_grows(pool: PoolNode) -> None:
+    log = pool.node.folder / "log"
+    log.write_text("old\n")
+    script = "echo try $MOIETY_JOB_ATTEMPT; [ $MOIETY_JOB_ATTEMPT = 2 ]"
+    done = pool.node.cli(
+        "submit", "-q", "--retries", "2", "--log", str(log), "--truncate", "--", "sh", "-c", script
+    )
+    row = pool.ended(int(done.stdout))
+    assert (row.state, row.attempt, row.retried, row.restarts) == (WorkState.DONE, 2, 1, 1)
+    assert log.read_text() == "try 1\ntry 2\n"
+    shown = pool.node.cli("history", str(row.id)).stdout.splitlines()
+    assert shown[0].split() == ["ATTEMPT", "BEGAN", "TIME", "ON", "ENDED"]
+    assert [line.split()[-2:] for line in shown[1:]] == [["exited", "1"], ["exited", "0"]]
+
+
+def test_work_waits_for_other_work_and_says_so(pool: PoolNode, tmp_path: Path) -> None:
+    script, opens = pool.gate("open")
+    (tmp_path / "in").write_text("from a file\n")
+    first = pool.submit(script)
+    log = str(pool.node.folder / "%j.log")
+    options = ("submit", "-q", "--log", log)
+    second = pool.node.cli(
+        *options, "--depends", f"afterok:{first}", "--input", str(tmp_path / "in"), "--", "cat"
+    ).stdout.strip()
+    never = pool.node.cli(*options, "--depends", f"afternotok:{first}", "--", "true").stdout.strip()
+    gone = pool.node.cli(
+        *options, "--depends", f"afternotok:{first}", "--kill-invalid", "--", "true"
+    ).stdout.strip()
+    later = pool.node.cli(*options, "--begin", "now+1hour", "--", "true").stdout.strip()
+    pool.until_state(first, "running")
+    why = pool.node.cli("explain", second).stdout
+    assert why == f"workload {second} is pending: it depends on afterok:{first}\n"
+    assert f"depends on afterok:{first}" in pool.node.cli("queue").stdout
+    assert "it is to begin later, in 59 min" in pool.node.cli("explain", later).stdout
+    opens.touch()
+    assert pool.ended(int(second)).state is WorkState.DONE
+    assert pool.output(int(second)) == "from a file\n"
+    assert pool.ended(int(gone)).state is WorkState.CANCELLED
+    assert "cannot happen any more" in pool.node.cli("explain", never).stdout
+    for depends, said in (("afterok:99", "no workload 99"), ("sometimes:1", "no dependency")):
+        refused = pool.node.cli(*options, "--depends", depends, "--", "true")
+        assert (refused.returncode != 0, said in refused.stderr) == (True, True), refused.stderr
+    pool.node.cli("cancel", never, later)
+
+
+def test_a_warning_comes_before_the_time_limit(pool: PoolNode) -> None:
+    log = str(pool.node.folder / "log")
+    script = "trap 'echo warned; exit 0' USR1; echo ready; while :; do sleep 0.05; done"
+    done = pool.node.cli(
+        "submit", "-q", "--time", "1h", "--signal", f"B:USR1@{3600 - 5}", "--log", log,
+        "--", "sh", "-c", script,
+    )  # fmt: skip
+    assert pool.ended(int(done.stdout)).state is WorkState.DONE
+    assert Path(log).read_text() == "ready\nwarned\n"
+    refused = pool.node.cli("submit", "--signal", "NOPE@3", "--", "true")
+    assert "'NOPE' is no signal" in refused.stderr
+
+
+RANKS = 'echo "$RANK/$WORLD_SIZE $LOCAL_RANK $MASTER_ADDR ${CUDA_VISIBLE_DEVICES-all}"'
+
+
+def test_each_process_of_a_workload_has_its_rank(pool: PoolNode) -> None:
+    log = pool.node.folder / "log"
+    done = pool.node.cli(
+        "submit", "-q", "--tasks", "2", "--gpus-per-task", "1", "--log", str(log),
+        "--", "sh", "-c", RANKS,
+    )  # fmt: skip
+    row = pool.ended(int(done.stdout))
+    assert (row.state, row.gpus, row.tasks) == (WorkState.DONE, 2, 2)
+    assert sorted(log.read_text().splitlines()) == ["0/2 0 127.0.0.1 0", "1/2 1 127.0.0.1 1"]
+    assert pool.ended(pool.submit(RANKS, tasks=3)).state is WorkState.DONE
+    lines = sorted(pool.output(row.id + 1).splitlines())
+    assert lines == [f"{rank}/3 {rank} 127.0.0.1 all" for rank in range(3)]
+
+
+def test_one_process_that_fails_ends_the_others(pool: PoolNode) -> None:
+    script = "[ $RANK = 1 ] && { kill -SEGV $$; }; echo waits; exec sleep 1000"
+    row = pool.ended(pool.submit(script, tasks=3, grace_s=60.0))
+    assert (row.state, row.exit_signal) == (WorkState.FAILED, signal.SIGSEGV)
+    assert "moiety: process 1 of 3 was ended by signal 11; the others are ended" in pool.output(
+        row.id
+    )
+    script, _ = pool.gate("never")
+    number = pool.submit(script, tasks=2)
+    until(lambda: pool.output(number) == "runs\nruns\n", "both run")
+    pool.node.cli("cancel", str(number))
+    assert pool.ended(number).state is WorkState.CANCELLED
+    assert pool.output(number) == "runs\nruns\n", "nothing is said of what was asked for"
+
+
+def test_a_gpu_on_which_different_programs_fail_at_once_is_drained(pool: PoolNode) -> None:
+    for code in (3, 4, 5):
+        row = pool.ended(pool.submit(f"exit {code}"))
+        assert row.cards == [0]
+    until(lambda: pool.node.json("gpu", "ls")[0]["drained"], "it is drained")
+    number = pool.submit("true")
+    assert pool.ended(number).cards == [1]
+    said = pool.node.cli("queue").stderr
+    assert said == (
+        "GPU 0 is drained: workloads 1, 2, 3 failed on it within 10 s each; "
+        "`moiety gpu resume 0` once it is repaired\n"
+    )
+    assert json.loads(pool.node.cli("gpu", "resume", "0", "-o", "json").stdout)
+
+
+def test_mpirun_starts_its_processes_within_one_workload(pool: PoolNode) -> None:
+    mpirun = shutil.which("mpirun")
+    if mpirun is None:
+        pytest.skip("there is no mpirun: `apt-get install openmpi-bin`")
+    script = 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"'
+    options = ("--allow-run-as-root", "--oversubscribe", "-np", "3")
+    row = pool.ended(
+        pool.submit("", program=mpirun, argv=["mpirun", *options, "sh", "-c", script], gpus=2)
+    )
+    assert row.state is WorkState.DONE, pool.output(row.id)
+    assert sorted(pool.output(row.id).splitlines()) == ["0 of 3", "1 of 3", "2 of 3"]
