@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-import torch.distributed as dist
+import torch  # type: ignore[import-not-found, unused-ignore]
+import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 
 dist.init_process_group("gloo")  # by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 rank, size = dist.get_rank(), dist.get_world_size()
