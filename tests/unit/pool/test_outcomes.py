@@ -7,6 +7,8 @@ import pytest
 
 from moiety.pool.control.outcomes import (
     CANCELLED,
+    REQUEUED,
+    REQUEUED_HELD,
     of_exit,
     of_failed_start,
     of_remains,
@@ -133,3 +135,21 @@ def test_what_remains_decides_where_there_is_no_record() -> None:
     damaged = of_remains(ROW, Remains(damaged=Damaged("exit", "half")), 10.0)
     assert damaged.values["reason"] == "the record exit of its supervisor is damaged"
     assert {lost.state, restarted.state, damaged.state} == {WorkState.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("intent", "state"), [(REQUEUED, WorkState.PENDING), (REQUEUED_HELD, WorkState.HELD)]
+)
+@pytest.mark.parametrize("reason", [EndReason.CANCELLED, EndReason.ENDED])
+def test_work_that_is_requeued_waits_again_however_it_ends(
+    intent: str, state: WorkState, reason: EndReason
+) -> None:
+    row = msgspec.structs.replace(ROW, state=WorkState.ENDING, intent=intent)
+    outcome = of_exit(row, ended(Exited(0), reason), 1.0)
+    assert (outcome.state, outcome.values["restarts"]) == (state, 1)
+
+
+def test_what_it_used_is_written_down() -> None:
+    record = Exit(1, Exited(0), EndReason.ENDED, 0.0, 1.0, 2.5, 0.5, 4096)
+    values = of_exit(ROW, record, 1.0).values
+    assert (values["max_rss_kib"], values["user_s"], values["system_s"]) == (4096, 2.5, 0.5)

@@ -20,7 +20,18 @@ from moiety.pool.api.openapi import encoded
 from moiety.pool.api.peer import caller_of
 from moiety.pool.api.roles import roles_of
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.api.routes import acts, arrays, attempts, audit, events, pool, projects, work
+from moiety.pool.api.routes import (
+    acts,
+    amend,
+    arrays,
+    attempts,
+    audit,
+    events,
+    pool,
+    projects,
+    records,
+    work,
+)
 from moiety.pool.model.names import API_VERSION
 
 
@@ -44,6 +55,8 @@ ROUTES: Final[tuple[ApiRoute, ...]] = (
     *attempts.ROUTES,
     *audit.ROUTES,
     *events.ROUTES,
+    *amend.ROUTES,
+    *records.ROUTES,
     ApiRoute("GET", "/openapi.json", on_document, dict[str, Any]),
 )
 """All routes of version 1; they are tried in this order."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.pool.launch.supervised import Remains
+from moiety.pool.model.names import RESTARTED
 from moiety.pool.model.records import PREEMPTED, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.starter.records import EndReason, Exit, Exited, FailedToStart, Signaled
@@ -19,6 +20,9 @@ RETRY_FIRST_S: Final = 2.0
 """The time before the second try of a program that failed; it doubles with each try."""
 RETRY_MAX_S: Final = 600.0
 CANCELLED: Final = "cancelled"
+REQUEUED: Final = "requeued"
+REQUEUED_HELD: Final = "requeued and held"
+"""Reasons to end work that waits again afterwards, as its user wants it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,15 @@ def of_exit(row: WorkRow, record: Exit, now_s: float) -> AttemptOutcome:
         return AttemptOutcome(WorkState.FAILED, "lost", {"reason": why})
     code = ended.code if isinstance(ended, Exited) else None
     number = ended.signal if isinstance(ended, Signaled) else None
-    values: dict[str, Any] = {"exit_code": code, "exit_signal": number, "failures": 0}
+    used = {
+        "max_rss_kib": record.max_rss_kib,
+        "user_s": record.user_s,
+        "system_s": record.system_s,
+    }
+    values: dict[str, Any] = {"exit_code": code, "exit_signal": number, "failures": 0} | used
     word = f"exited {code}" if number is None else f"signaled {number}"
+    if row.intent in (REQUEUED, REQUEUED_HELD):
+        return _requeued(row, used)
     if record.reason is EndReason.TIME_LIMIT:
         why = "its time limit was reached"
         return AttemptOutcome(WorkState.TIMED_OUT, word, values | {"reason": why})
@@ -68,6 +79,14 @@ def _retry(row: WorkRow, word: str, why: str, now_s: float) -> AttemptOutcome:
     pause_s = min(RETRY_FIRST_S * 2.0**row.retried, RETRY_MAX_S)
     reason = f"{why}; try {row.retried + 2} of {row.retries + 1} follows"
     return again(row, word, reason, retried=row.retried + 1, not_before_s=now_s + pause_s)
+
+
+def _requeued(row: WorkRow, used: dict[str, Any]) -> AttemptOutcome:
+    """It waits again, however its program ended: its user wants that."""
+    if row.intent == REQUEUED:
+        return again(row, row.reason, **used)
+    held = again(row, row.reason, "held by its user", **used)
+    return AttemptOutcome(WorkState.HELD, held.word, held.values)
 
 
 def of_failed_start(row: WorkRow, text: str, now_s: float) -> AttemptOutcome:
@@ -120,7 +139,7 @@ def _of_remains(row: WorkRow, remains: Remains, now_s: float) -> AttemptOutcome:
     if not remains.is_of_this_boot:
         if row.requeue and row.intent != CANCELLED:
             return again(row, "machine restarted", "it runs again: the machine was restarted")
-        why = "the machine was restarted while it ran"
+        why = RESTARTED
     else:
         why = "its supervisor was killed: how its program ended is not known"
     return AttemptOutcome(WorkState.FAILED, "lost", {"reason": why})

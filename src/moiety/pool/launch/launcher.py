@@ -93,7 +93,7 @@ class Launcher:
             stderr=None if row.stderr == row.stdout else row.stderr,
             memory_bytes=asked.host_memory_bytes or None,
             pids=self.processes,
-            time_limit_s=asked.time_limit_s,
+            time_limit_s=row.time_limit_s,
             grace_s=asked.grace_s,
             **life_spec(row, asked),
         )

@@ -8,3 +8,5 @@ from typing import Final
 API_VERSION: Final = "v1"
 NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:+-]{0,127}")
 """The names of workloads and of projects."""
+RESTARTED: Final = "the machine was restarted while it ran"
+"""Why work has failed whose machine went down."""

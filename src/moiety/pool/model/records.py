@@ -232,6 +232,11 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
     """The indices of its GPUs."""
     exit_code: int | None = None
     exit_signal: int | None = None
+    max_rss_kib: int | None = None
+    """The most memory of one of its processes, of its last attempt that has ended."""
+    user_s: float | None = None
+    """Processor time of its processes, outside the kernel."""
+    system_s: float | None = None
     expected_start_s: float | None = None
     """When it is expected to begin, if that was asked for and can be foreseen."""
     expected_low_s: float | None = None

@@ -123,6 +123,13 @@ MIGRATIONS: Final = (
     ) WITHOUT ROWID;
     CREATE INDEX dependency_target ON dependency(target) WHERE target > 0;
     CREATE INDEX dependency_key ON dependency(key) WHERE key != '';
+    ALTER TABLE workload ADD COLUMN max_rss_kib INTEGER;
+    ALTER TABLE workload ADD COLUMN user_s REAL;
+    ALTER TABLE workload ADD COLUMN system_s REAL;
+    CREATE INDEX workload_live_user ON workload(user, id)
+      WHERE state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended',
+                      'resuming', 'ending');
+    CREATE INDEX workload_over_user ON workload(user, ended_s) WHERE ended_s IS NOT NULL;
     CREATE TABLE memory(
       name TEXT PRIMARY KEY,
       content BLOB NOT NULL

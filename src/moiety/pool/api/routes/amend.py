@@ -1,0 +1,55 @@
+"""Routes that change what was asked for, and that put work back into the queue."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moiety.model.errors import WorkStateWrong
+from moiety.pool.api.answers import answer, body_of
+from moiety.pool.api.peer import Caller
+from moiety.pool.api.route import ApiRoute, ServedPool
+from moiety.pool.api.routes.acts import own
+from moiety.pool.control.outcomes import CANCELLED, REQUEUED, REQUEUED_HELD
+from moiety.pool.model.amendment import Amendment, Requeue
+from moiety.pool.model.records import WorkRow
+from moiety.pool.model.states import ENDS, WAITING, WorkState
+from moiety.pool.store import amendments, changes
+
+
+async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """Change the time limit, priority, begin time or name of a workload."""
+    new = await body_of(request, Amendment)
+    new.check()
+    if new.priority is not UNSET and new.priority > 0:
+        caller.must_be_admin("give work a priority above 0")
+    row = await own(pool, request, caller, "change")
+    found = await pool.loop.write(partial(amendments.amend, number=row.id, new=new))
+    pool.loop.changed()
+    return answer(caller.shown(found))
+
+
+async def on_requeue(pool: ServedPool, request: Request, caller: Caller) -> Response:
+    """End a workload that runs, and let it wait again."""
+    how = await body_of(request, Requeue)
+    row = await own(pool, request, caller, "requeue")
+    if row.state in WAITING:
+        raise WorkStateWrong(f"workload {row.id} is {row.state}: it waits already")
+    if row.state in ENDS or row.intent == CANCELLED:
+        raise WorkStateWrong(f"workload {row.id} is {row.state}", "submit it once more")
+    intent = REQUEUED_HELD if how.hold else REQUEUED
+    if row.state is WorkState.ENDING:
+        await pool.loop.write(partial(changes.set_intent, number=row.id, intent=intent))
+    else:
+        row = await pool.loop.end(row.id, intent, f"requeued by {caller.user}")
+    return answer(caller.shown(row))
+
+
+ROUTES: Final = (
+    ApiRoute("POST", "/workloads/{target}/amend", on_amend, WorkRow, body=Amendment),
+    ApiRoute("POST", "/workloads/{target}/requeue", on_requeue, WorkRow, body=Requeue),
+)

@@ -1,0 +1,48 @@
+"""What can be changed of a workload after it was submitted."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from moiety.model.errors import BadArgument
+from moiety.pool.model.names import NAME
+
+
+class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """New values; what is not named stays as it is."""
+
+    time_limit_s: float | UnsetType | None = UNSET
+    """Only while it waits; None: no limit."""
+    priority: int | UnsetType = UNSET
+    """Only while it waits; above 0 is for administrators."""
+    begin_s: float | UnsetType = UNSET
+    """Only while it waits."""
+    name: str | UnsetType = UNSET
+    labels: dict[str, str] | UnsetType = UNSET
+    """They are added to those that it has."""
+
+    def check(self) -> None:
+        """Raise BadArgument for values that make no sense."""
+        if self.name is not UNSET and not NAME.fullmatch(self.name):
+            raise BadArgument(f"{self.name[:40]!r} is no name", "letters, digits and _.@:+-")
+        limit_s = self.time_limit_s
+        if limit_s is not UNSET and limit_s is not None and not 0 < limit_s < 1e9:
+            raise BadArgument(f"{limit_s:g} s is no time limit", "2 hours, say")
+        if self.priority is not UNSET and abs(self.priority) > 1_000_000:
+            raise BadArgument(f"{self.priority} is no priority", "at most 1000000")
+        if self.begin_s is not UNSET and not 0 <= self.begin_s < 1e11:
+            raise BadArgument(f"{self.begin_s:g} is no time", "seconds since 1970")
+
+    @property
+    def is_for_waiting(self) -> bool:
+        """Whether it can be done only while the workload waits."""
+        values = (self.time_limit_s, self.priority, self.begin_s)
+        return any(value is not UNSET for value in values)
+
+
+class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a workload goes back into the queue."""
+
+    hold: bool = False
+    """Whether it then waits to be released."""

@@ -1,0 +1,130 @@
+"""What `scancel` and `scontrol` do to jobs: requests to the pool, and signals as their user."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from moiety.agent.system import processes
+from moiety.model.errors import MoietyError
+from moiety.pool.connection import of
+from moiety.slurm.pool import SlurmPool
+from moiety.slurm.show import selection
+from moiety.slurm.show.jobids import JobId
+from moiety.slurm.show.jobs import SlurmJob
+from moiety.slurm.show.selection import Wanted
+from moiety.slurm.show.states import JobState
+
+INVALID: Final = "Invalid job id specified"
+OVER: Final = "Job/step already completing or completed"
+STEP_BYTES_MAX: Final = 65536
+
+
+class NoJobError(Exception):
+    """There is no such job."""
+
+
+def jobs_of(pool: SlurmPool, wanted: JobId) -> list[SlurmJob]:
+    """The jobs that a number means, ended ones too; raises NoJobError."""
+    query = Wanted(ids=(wanted,), states=frozenset(JobState), since_s=0.0)
+    found = list(selection.find(pool, query))
+    if not found:
+        raise NoJobError(INVALID)
+    own = [job for job in found if job.number == wanted.number and job.array != job.number]
+    return own or found  # 13 is a task of its own, and 12 all of its array
+
+
+def cancel(pool: SlurmPool, wanted: JobId) -> None:
+    """Cancel a job, an array or tasks of one; raises NoJobError and what the pool refuses."""
+    found = jobs_of(pool, wanted)
+    live = [job for job in found if not job.is_over]
+    if not live:
+        raise NoJobError(OVER)
+    pool.post(of(wanted.target, "cancel"))
+
+
+def send(pool: SlurmPool, job: SlurmJob, number: int, *, to: str) -> int:
+    """Send a signal to a job that runs; the number of processes that got it.
+
+    `to` is `batch` (its script), `steps` (what srun started) or `all`. It is sent with the rights
+    of this user.
+    """
+    if job.waits or job.is_over:
+        raise NoJobError("Job is pending execution" if job.waits else OVER)
+    main = pool.get(of(job.target, "process"))
+    identity = (int(main["pid"]), int(main["start_ticks"]))
+    steps = list(_steps(pool, job))
+    if to == "batch":
+        wanted: Iterable[tuple[int, int]] = [identity]
+    elif to == "all":
+        wanted = [identity, *_session(identity[0]), *steps]
+    else:
+        wanted = steps
+    return sum(_signal(pid, ticks, number) for pid, ticks in dict.fromkeys(wanted))
+
+
+def _signal(pid: int, start_ticks: int, number: int) -> bool:
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not processes.is_alive(pid, start_ticks):
+            return False
+        signal.pidfd_send_signal(fd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _steps(pool: SlurmPool, job: SlurmJob) -> Iterator[tuple[int, int]]:
+    """The processes of srun in this job, which pass signals on."""
+    for folder in (pool.paths.agent.path, pool.paths.socket.parent):
+        for path in sorted((folder / "spool" / str(job.number) / "steps").glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                step = json.loads(_read(path))
+                if step.get("ended_s") is None:
+                    yield int(step["pid"]), int(step["start_ticks"])
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(STEP_BYTES_MAX)
+
+
+def _session(session: int) -> Iterator[tuple[int, int]]:
+    """The processes of a session."""
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with contextlib.suppress(OSError):
+                if os.getsid(int(name)) == session:
+                    ticks = processes.start_time(int(name))
+                    if ticks is not None:
+                        yield int(name), ticks
+
+
+def words_of(error: MoietyError) -> str:
+    """Why the pool refused, in Slurm's words where it has them."""
+    name = type(error).__name__
+    if name == "WorkUnknown":
+        return INVALID
+    if name == "NotAllowed":
+        return f"Access/permission denied ({error.what})"
+    return error.what
+
+
+def signal_number(text: str) -> int | None:
+    """A signal by name or number: USR1, SIGUSR1, 10."""
+    if text.isdecimal():
+        number = int(text[:4])
+        return number if 0 < number < signal.NSIG else None
+    name = text.upper().removeprefix("SIG")
+    found = signal.Signals.__members__.get(f"SIG{name}")
+    return None if found is None else int(found)
