@@ -216,6 +216,9 @@ class PoolSettings(Values):
         "how many processes and threads one workload may have, where there is a cgroup",
         unset="no limit",
     )
+    keep: SomeTime | None = setting(
+        "how long the history has workloads that have ended, and the audit log", unset="for ever"
+    )
 
 
 class KubeSettings(Values):

@@ -25,6 +25,7 @@ from moiety.pool.api.administrators import OWN, Administrators, of_settings
 from moiety.pool.api.app import app
 from moiety.pool.api.peer import PeerProtocol
 from moiety.pool.api.route import ServedPool
+from moiety.pool.control.cleaning import keep_clean
 from moiety.pool.control.loop import PoolLoop
 from moiety.pool.engine.process import EngineProcess
 from moiety.pool.launch.launcher import Launcher
@@ -43,8 +44,17 @@ class PoolServer(uvicorn.Server):
         """Leave the signals alone."""
 
 
-async def serve(paths: PoolPaths, launcher: Launcher, admins: Administrators, ready: int) -> None:
-    """Serve until SIGTERM, or until asked to stop; `ready` is told when it answers."""
+async def serve(
+    paths: PoolPaths,
+    launcher: Launcher,
+    admins: Administrators,
+    ready: int,
+    keep_s: float | None = None,
+) -> None:
+    """Serve until SIGTERM, or until asked to stop; `ready` is told when it answers.
+
+    What ended more than `keep_s` ago is deleted; None: nothing is.
+    """
     files = StoreFiles(paths)
     engine = EngineProcess(paths, sys.stderr.fileno())
     reading = reader(paths)
@@ -67,14 +77,17 @@ async def serve(paths: PoolPaths, launcher: Launcher, admins: Administrators, re
         asyncio.get_running_loop().add_signal_handler(
             number, lambda: setattr(server, "should_exit", True)
         )
-    deciding = asyncio.create_task(loop.run())
+    tasks = {asyncio.create_task(loop.run())}
+    if keep_s is not None:
+        tasks.add(asyncio.create_task(keep_clean(loop.write, keep_s)))
     listener = listen(paths)
     try:
         tell(ready, protocol.encode(protocol.Done()))
         await server.serve(sockets=[listener])
     finally:
-        deciding.cancel()
-        await asyncio.wait({deciding})
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         loop.suspended.close()
         loop.running.close()
         paths.socket.unlink(missing_ok=True)
@@ -130,7 +143,10 @@ def main(arguments: Sequence[str]) -> int:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     try:
-        asyncio.run(serve(paths, *parts(paths, rest, is_machines=which == "machine"), int(ready)))
+        is_machines = which == "machine"
+        launcher, admins = parts(paths, rest, is_machines=is_machines)
+        keep_s = load(files=files_of_system()).all_of(PoolSettings).keep if is_machines else None
+        asyncio.run(serve(paths, launcher, admins, int(ready), keep_s))
     except MoietyError as error:
         tell(int(ready), protocol.encode(failed(error)))
         return int(error.exit_code)
