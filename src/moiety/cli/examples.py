@@ -92,6 +92,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety queue", "the oldest first"),
         ("moiety queue --project nlp --state pending", "what of it waits"),
         ("moiety queue --projects", "what each project has, and may have"),
+        ("moiety queue --watch", "again after each change"),
         ("moiety queue -o json", "for a script"),
     ),
     "logs": (("moiety logs sweep", "so far"), ("moiety logs -f 7", "until it has ended")),

@@ -6,6 +6,7 @@ import click
 
 from moiety.cli.output import emit_json, output_option, table
 from moiety.cli.pool_rows import rows_table
+from moiety.cli.queue_watch import follow
 from moiety.pool.client import PoolClient
 from moiety.pool.model.records import PoolStatus, WorkPage, WorkRow
 from moiety.pool.model.states import ENDS, WorkState
@@ -24,6 +25,7 @@ PAGE = 500
 @click.option("--limit", type=click.IntRange(1), default=200, show_default=True, help="At most.")
 @click.option("--tasks", is_flag=True, help="A line for each task of an array.")
 @click.option("--start", is_flag=True, help="When each is expected to start.")
+@click.option("--watch", is_flag=True, help="Again after each change, until Ctrl-C.")
 @click.option("--projects", is_flag=True, help="The projects instead, with what each has.")
 @output_option
 def queue(
@@ -33,6 +35,7 @@ def queue(
     limit: int,
     tasks: bool,
     start: bool,
+    watch: bool,
     projects: bool,
     output: str,
 ) -> None:
@@ -42,14 +45,28 @@ def queue(
     the engine decides ahead of time, by the run times of work like it and by time limits.
     """
     pool = PoolClient()
-    if projects:
-        show_projects(pool.get("/status", PoolStatus), output)
-        return
-    rows: list[WorkRow] = []
-    folds: dict[int, str] = {}
     query: dict[str, str | int] = {"project": project, "user": user, "state": state or "", "why": 1}
     query["fold"] = int(not tasks and output != "json")
     query["start"] = int(start)
+
+    def show() -> None:
+        if projects:
+            show_projects(pool.get("/status", PoolStatus), output)
+        else:
+            show_rows(pool, query, limit, output, starts=start)
+
+    if watch:
+        follow(pool.paths, show)
+    else:
+        show()
+
+
+def show_rows(
+    pool: PoolClient, query: dict[str, str | int], limit: int, output: str, *, starts: bool
+) -> None:
+    """What lives, the oldest first, up to a number of lines."""
+    rows: list[WorkRow] = []
+    folds: dict[int, str] = {}
     after = 0
     while len(rows) < limit:
         page = pool.get(
@@ -63,7 +80,7 @@ def queue(
     if output == "json":
         emit_json(rows)
         return
-    click.echo(rows_table(rows, folds, starts=start))
+    click.echo(rows_table(rows, folds, starts=starts))
     for note in page.notes:
         click.echo(note, err=True)
     if len(rows) == limit and page.after is not None:

@@ -18,9 +18,9 @@ def store(tmp_path: Path) -> sqlite3.Connection:
     return store_in(tmp_path)
 
 
-def ended(store: sqlite3.Connection, at_s: float, **values: object) -> int:
+def ended(store: sqlite3.Connection, at_s: float) -> int:
     """A workload that has run and ended."""
-    number = submitted(store, **values).id
+    number = submitted(store).id
     changes.begin_attempt(store, number, 1, [0], at_s - 1)
     changes.end_attempt(store, number, 1, WorkState.DONE, "done", at_s, exit_code=0)
     return number
