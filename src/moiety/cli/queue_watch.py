@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -23,7 +24,7 @@ CHANGED: Final = frozenset({b"event: workload", b"event: reload"})
 
 def follow(paths: PoolPaths, show: Callable[[], None]) -> None:
     """Show the list, and again after each change, until Ctrl-C; raises NoPool or PoolSilent."""
-    is_terminal = click.get_text_stream("stdout").isatty()
+    is_terminal = sys.stdout.isatty()
 
     def show_alone() -> None:
         if is_terminal:

@@ -57,7 +57,9 @@ def test_the_machines_pool_is_administered_by_root_and_the_users_of_its_settings
     USERS.learn(User(OTHER + 2, "ann", frozenset({"staff"})))
     USERS.learn(User(OTHER + 3, "eve", frozenset({"gpu-admins", "staff"})))
     admins = of_settings(
-        PoolSettings(user="moiety", admins=("ann", "@gpu-admins"), waiting=None, processes=None)
+        PoolSettings(
+            user="moiety", admins=("ann", "@gpu-admins"), waiting=None, processes=None, keep=None
+        )
     )
     has = [uid for uid in (0, OTHER, OTHER + 2, OTHER + 3) if admins.has(uid)]
     assert has == [0, OTHER + 2, OTHER + 3]
