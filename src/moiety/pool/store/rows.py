@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -232,7 +233,7 @@ def submission(connection: sqlite3.Connection, number: int) -> Submission:
 def projects(connection: sqlite3.Connection) -> list[ProjectRow]:
     """All projects, by name."""
     found = connection.execute("SELECT row FROM project ORDER BY name").fetchall()
-    return [msgspec.json.decode(row, type=ProjectRow) for (row,) in found]
+    return [_project_of(row) for (row,) in found]
 
 
 def project(connection: sqlite3.Connection, name: str) -> ProjectRow:
@@ -240,5 +241,11 @@ def project(connection: sqlite3.Connection, name: str) -> ProjectRow:
     found = connection.execute("SELECT row FROM project WHERE name = ?", (name,)).fetchone()
     if found is None:
         raise ProjectUnknown(name, [each.name for each in projects(connection)])
-    row: ProjectRow = msgspec.json.decode(found[0], type=ProjectRow)
-    return row
+    return _project_of(found[0])
+
+
+@lru_cache(1024)
+def _project_of(row: bytes) -> ProjectRow:
+    """A project as it was written down; the same text is read once, for submissions come often."""
+    found: ProjectRow = msgspec.json.decode(row, type=ProjectRow)
+    return found
