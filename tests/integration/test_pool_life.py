@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from moiety.agent.system.processes import is_alive
 from moiety.pool.model.states import WorkState
+from moiety.pool.starter.records import ProcessIdentity, Started, read_started
 from moiety.testing.waiting import until
 from tests.support.pool_node import MakePool, PoolNode
 
@@ -137,3 +143,73 @@ def test_mpirun_starts_its_processes_within_one_workload(pool: PoolNode) -> None
     )
     assert row.state is WorkState.DONE, pool.output(row.id)
     assert sorted(pool.output(row.id).splitlines()) == ["0 of 3", "1 of 3", "2 of 3"]
+
+
+def test_a_file_names_options_as_the_command_line_does(pool: PoolNode) -> None:
+    file = pool.node.folder / "w.yaml"
+    file.write_text(
+        "array: 0-3%2\ntime: 12h\nsignal: B:USR1@60\nerror-log: '%a.err'\nretries: 2\nhold: true\n"
+        "requeue: true\ndepends: singleton\ncommand: [sh, -c, 'true']\n"
+    )
+    done = pool.node.cli("submit", "-f", str(file))
+    assert done.stdout == "submitted array 1 with 4 tasks\n", done.stderr
+    row = pool.row(2)
+    assert (row.array_at_once, row.time_limit_s, row.retries, row.requeue, row.depends) == (
+        2, 43200.0, 2, True, "singleton",
+    )  # fmt: skip
+    assert row.stderr.endswith("/1.err")
+    pool.node.cli("cancel", "1")
+
+
+def test_work_that_asked_for_it_runs_again_after_a_restart_of_the_machine(pool: PoolNode) -> None:
+    script, opens = pool.gate("open")
+    again, lost = pool.submit(script, requeue=True), pool.submit(script)
+    for number in (again, lost):
+        until(partial(pool.output, number), "it runs")
+    pool.kill()
+    for number in (again, lost):
+        record = pool.paths.of_workload(number) / "started"
+        started = read_started(record.parent)
+        assert isinstance(started, Started)
+        for each in (started.supervisor, started.child):
+            os.kill(each.pid, signal.SIGKILL)
+            until(partial(is_gone, each), "it is gone, as after a restart")
+        text = record.read_text().replace(started.boot_id, "another-boot")
+        record.write_text(text)
+    pool.up()
+    opens.touch()
+    row = pool.ended(again)
+    assert (row.state, row.attempt, row.restarts) == (WorkState.DONE, 2, 1)
+    assert pool.output(again) == "runs\nruns\n"
+    row = pool.ended(lost)
+    assert (row.state, row.reason) == (WorkState.FAILED, "the machine was restarted while it ran")
+
+
+def is_gone(process: ProcessIdentity) -> bool:
+    return not is_alive(process.pid, process.start_ticks)
+
+
+FAULT = (
+    "import ctypes, sys; driver = ctypes.CDLL(sys.argv[1]); assert not driver.cuInit(0);"
+    "assert not driver.simgpu_fault(0, 79, 0)"
+)
+"""GPU 0 falls off the bus."""
+
+
+def test_work_that_asked_for_it_leaves_a_gpu_that_is_lost(
+    pool: PoolNode, programs: Path, kernels: Path, native: Path
+) -> None:
+    worker = list(map(str, (programs / "worker", kernels, 8 << 20, 1_000_000, 3, 0, 7, 50)))
+    log = str(pool.node.folder / "log")
+    done = pool.node.cli("submit", "-q", "--requeue", "--log", log, "--", *worker)
+    number = int(done.stdout)
+    until(lambda: [row for row in pool.node.json("ps") if row["resident_bytes"]], "it uses its GPU")
+    driver = str(native / "simgpu" / "libcuda.so.1")
+    subprocess.run([sys.executable, "-c", FAULT, driver], env=pool.node.env, check=True)
+    row = until(
+        lambda: now if (now := pool.row(number)).state == "running" and now.restarts else None,
+        "it runs again",
+    )
+    assert (row.cards, row.attempt) == ([1], 2)
+    pool.node.cli("cancel", str(number))
+    assert pool.ended(number).state is WorkState.CANCELLED

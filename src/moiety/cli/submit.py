@@ -23,6 +23,11 @@ DROPPED: Final = ("MOIETY_SOCKET",)
 """Variables of the program that submits: those of its own share."""
 
 
+def _key(opt: str) -> str:
+    """How a file names an option: `error_log` for `--error-log`."""
+    return opt.lstrip("-").replace("-", "_")
+
+
 def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Use what a file says where the command line says nothing; raises PoolFileInvalid."""
     del param
@@ -31,7 +36,7 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
     found = read_yaml(Path(value))
     if not isinstance(found, Mapping):
         raise PoolFileInvalid(value, "it is no mapping of options to values")
-    known = {each.name: each for each in ctx.command.params}
+    known = {_key(opt): each.name for each in ctx.command.params for opt in each.opts}
     defaults: dict[str, Any] = {}
     for key, setting in found.items():
         name = str(key).replace("-", "_")
@@ -40,7 +45,7 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
                 raise PoolFileInvalid(value, "`command` is no list of words")
             ctx.obj = [str(word) for word in setting]
         elif name in known and name not in ("file", "program", "arguments", "output"):
-            defaults[name] = setting if isinstance(setting, bool) else str(setting)
+            defaults[known[name] or name] = setting if isinstance(setting, bool) else str(setting)
         else:
             raise PoolFileInvalid(value, f"{key!r} is no option of `moiety submit`")
     ctx.default_map = defaults

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final
 
 import structlog
 
@@ -16,6 +16,10 @@ from moiety.pool.control.outcomes import AttemptOutcome
 from moiety.pool.engine.messages import MachineView
 from moiety.pool.model.records import WorkRow
 from moiety.pool.paths import PoolPaths
+
+LOOKS: Final = 5
+"""How often the agent is asked about the GPUs of work that failed, before they are well."""
+LOOK_S: Final = 0.2
 
 
 class CardWatch:
@@ -53,16 +57,24 @@ class CardWatch:
                 continue
             self.drained[card], is_drained = why, True
             self._log.warning("gpu_drained", gpu=card, reason=why)
-            await self.lost()  # what is seen from now on has it drained
+            await self._lost(())  # what is seen from now on has it drained
         return is_drained
 
-    async def lost(self) -> frozenset[int]:
-        """The GPUs that have failed; none if the agent does not answer."""
+    async def lost_of(self, cards: Collection[int]) -> frozenset[int]:
+        """Which of these GPUs have failed: a program may learn of it before the agent does."""
+        for _ in range(LOOKS if cards else 0):
+            if found := await self._lost(cards):
+                return found
+            await asyncio.sleep(LOOK_S)
+        return frozenset()
+
+    async def _lost(self, cards: Collection[int]) -> frozenset[int]:
+        """The same as it is known now; none if the agent does not answer."""
         try:
             view = await self._look()
         except (MoietyError, OSError):
             return frozenset()
-        return frozenset(card.index for card in view.cards if card.lost)
+        return frozenset(card.index for card in view.cards if card.lost and card.index in cards)
 
     def notes(self, view: MachineView | None) -> list[str]:
         """What users of the pool should know about its GPUs, a sentence each."""

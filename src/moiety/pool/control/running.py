@@ -185,14 +185,19 @@ class RunningWork:
                 asyncio.get_running_loop().add_reader(other.pidfd, self._is_over, other)
                 return
             remains = await asyncio.to_thread(remains_of, folder, attempt)
-        lost: Collection[int] = ()
-        if self._cards is not None and is_bad(remains):
-            lost = await self._cards.lost()
+        lost = await self._lost(number) if is_bad(remains) else ()
         decide: Decide = partial(of_remains, remains=remains, lost=lost)
         if remains.exit is None and remains.started is None:
             text = await self._never_began(folder, number, attempt, child)
             decide = partial(of_failed_start, text=text)
         await self.end(number, attempt, decide)
+
+    async def _lost(self, number: int) -> Collection[int]:
+        """The GPUs of a workload that have failed, if it is to run again then."""
+        row = await self._write(partial(rows.workload, number=number))
+        if self._cards is None or not row.requeue:
+            return ()
+        return await self._cards.lost_of(row.cards)
 
     async def _never_began(
         self, folder: Path, number: int, attempt: int, child: subprocess.Popen[bytes] | None
