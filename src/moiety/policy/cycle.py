@@ -30,6 +30,7 @@ from moiety.policy.preempt.outrank import outrank
 from moiety.policy.preempt.overdue import incomplete, overdue
 from moiety.policy.preempt.preemption_trial import EndedUnit
 from moiety.policy.preempt.repack import repack, within_quota
+from moiety.policy.preempt.rights import has_yielded
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
@@ -96,6 +97,7 @@ class Cycle:
         self._memory = memory
         if memory is not None:
             self.state.worth = memory.worth(snapshot.now_s)
+            self.state.yielded = memory.yielded(snapshot.now_s)
             if memory.credit is not None:
                 self.state.standing.credit = memory.credit
         self.why: dict[Task, tuple[str, str | None]] = {}
@@ -141,8 +143,8 @@ class Cycle:
             self._fill("opportunistic")
         if self.settings.defragment_moves and not self.why:
             self._defragment()
-        if self.state.worth and self.settings.worth_ends:
-            self._repack()
+        if self.state.worth and self.settings.worth_ends and not self.ended:
+            self._repack()  # else in the next cycle, which comes at once
         lost = incomplete(self.state)
         if lost or self.state.budget.is_bounded:  # reasons are those of now, and of this time
             self._find_refusals()
@@ -268,8 +270,7 @@ class Cycle:
     def _repack(self) -> None:
         """Find places for work within quota that still waits, where that means to move others."""
         state = self.state
-        waits = within_quota(state, self.ended)
-        if not waits:
+        if not (waits := within_quota(state, self.ended)):
             return
         self._leavers = None  # what has begun in this cycle may make room, too
         text = "makes room for work within the quota of its queue"
@@ -282,10 +283,9 @@ class Cycle:
                 self.ended.add(each.unit.workload.name)
 
     def _defragment(self) -> None:
-        text = "moved so that what is free is of more use"
         moves_max = self.settings.defragment_moves
         for each in defragment(self.state, self._who_leaves(), self.known, moves_max):
-            self.why[each.unit.tasks[0]] = (text, None)
+            self.why[each.unit.tasks[0]] = "moved so that what is free is of more use", None
 
     def _who_leaves(self) -> Victims:
         if self._leavers is None:
@@ -311,7 +311,7 @@ class Cycle:
     def _make_for(self, piece: GangPart, making: Making, word: str, in_vain: set[int]) -> bool:
         """Make room for a piece, if it may ask and none like it was tried in vain."""
         state, workload = self.state, piece.workload
-        if piece.claim in in_vain or workload.name in self.ended:
+        if piece.claim in in_vain or workload.name in self.ended or has_yielded(state, piece):
             return False
         if not self._may_ask(piece):
             in_vain.add(piece.claim)
@@ -323,7 +323,7 @@ class Cycle:
         if plan is None:
             in_vain.add(piece.claim)
             return False
-        leavers.changed({workload.name, *(each.unit.workload.name for each in plan)})
+        leavers.changed({each.unit.workload.name for each in plan})  # what began stays for now
         self._write_down(plan, piece, word, had)
         return True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +25,7 @@ from moiety.policy.queue import gittins_order
 from moiety.policy.queue.deficit import QueueCredit
 from moiety.policy.queue.queue_usage import TURN_S
 from moiety.policy.queue.worth_table import Worth, WorthTable
+from moiety.policy.remembered_work import RememberedWork
 
 WORK_MAX: Final = 50_000
 """The most work that is remembered; of more, the newest half stays."""
@@ -32,9 +33,6 @@ LOOK_S: Final = 600.0
 """The longest time between two decisions while work waits."""
 NEAR_S: Final = 1e-3
 """Times that differ by less are equal: sums of seconds are not exact."""
-
-Likeness = tuple[str, str, int, int]
-"""The queue, the user, and the size of work that is taken to be alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,39 +102,13 @@ class Foreseen:
 Event = Submitted | Began | Stopped | Ended | Passed | Divided | Foreseen
 
 
-@dataclass(slots=True)
-class _Work:
-    """Work that is remembered; a row of the estimator belongs to it."""
-
-    name: str
-    likeness: Likeness
-    submitted_s: float
-    row: int = -1
-    attained_s: float = 0.0
-    since_s: float | None = None
-    """When its work went on; None: it does not run."""
-    is_over: bool = False
-    is_unknown: bool = False
-    """Whether it was over before it ran."""
-    epoch: int = 0
-    """How often it began and stopped."""
-
-    @property
-    def gpus(self) -> float:
-        return max(self.likeness[2], 1) / WHOLE_GPU
-
-    def attained(self, now_s: float) -> float:
-        """Seconds of work by now."""
-        return self.attained_s + (0.0 if self.since_s is None else max(now_s - self.since_s, 0.0))
-
-
 class PolicyMemory:
     """What is known of past and present work."""
 
     def __init__(self) -> None:
         self._estimator = RuntimeEstimator()
-        self._by_row: list[_Work] = []
-        self._active: dict[str, _Work] = {}
+        self._by_row: list[RememberedWork] = []
+        self._active: dict[str, RememberedWork] = {}
         self._table = WorthTable()
         """The worth of each active workload."""
         self._stale: set[str] = set()
@@ -145,6 +117,8 @@ class PolicyMemory:
         """A heap of when running work enters its next span of run time: time, name, epoch."""
         self._now_s = -math.inf
         """When time passed last."""
+        self._yielded: set[str] = set()
+        """The workloads that stopped at that moment."""
         self._waits = 0
         """How many workloads wait."""
         self._has: Counter[str] = Counter()
@@ -184,6 +158,10 @@ class PolicyMemory:
         work = self._active.get(workload)
         return 0.0 if work is None else work.attained(now_s)
 
+    def yielded(self, now_s: float) -> Container[str]:
+        """The workloads that stopped at this very moment."""
+        return self._yielded if now_s <= self._now_s else ()
+
     def knows(self, workload: str) -> bool:
         """Whether a workload was submitted, and is not over."""
         return workload in self._active
@@ -196,6 +174,7 @@ class PolicyMemory:
         fork._by_row = [w if w.is_over else fork._active[w.name] for w in self._by_row]
         fork._table, fork._stale = self._table.copy(), set(self._stale)
         fork._edges = list(self._edges)
+        fork._yielded = set(self._yielded)
         fork._now_s, fork._waits, fork._gpus = self._now_s, self._waits, self._gpus
         fork._has = self._has.copy()
         if self._account is not None:
@@ -249,7 +228,9 @@ class PolicyMemory:
         memory._now_s = -math.inf if dumped["now_s"] is None else dumped["now_s"]
         memory.starts = StartErrors.load(dumped.get("starts", {}))
         memory._remember(
-            _Work(name, (str(like[0]), str(like[1]), *like[2:]), at_s, -1, attained, since, is_over)
+            RememberedWork(
+                name, (str(like[0]), str(like[1]), *like[2:]), at_s, -1, attained, since, is_over
+            )
             for name, like, at_s, attained, since, is_over in dumped["work"]
         )
         return memory
@@ -271,10 +252,10 @@ class PolicyMemory:
         if len(self._by_row) >= WORK_MAX and over > WORK_MAX // 2 + WORK_MAX // 8:
             self._forget()
         likeness = (workload.queue, workload.user, *size_of(workload))
-        work = _Work(workload.name, likeness, workload.submitted_s)
+        work = RememberedWork(workload.name, likeness, workload.submitted_s)
         self._add(work)
 
-    def _add(self, work: _Work) -> None:
+    def _add(self, work: RememberedWork) -> None:
         work.row = self._estimator.came(work.likeness, work.submitted_s)
         self._by_row.append(work)
         if not work.is_over:
@@ -299,7 +280,7 @@ class PolicyMemory:
         self._stale.add(name)
         self._watch(work, attained_s)
 
-    def _watch(self, work: _Work, done_s: float) -> None:
+    def _watch(self, work: RememberedWork, done_s: float) -> None:
         edge_s = next_edge(done_s)
         if work.since_s is not None and edge_s < math.inf:
             at_s = work.since_s + edge_s - work.attained_s
@@ -311,6 +292,7 @@ class PolicyMemory:
             self._waits += 1
             self._has[work.likeness[0]] -= work.likeness[2]
         work.since_s, work.attained_s = None, attained_s
+        self._yielded.add(name)
         self._table.has(name, attained_s, None)
         work.epoch += 1
         self._stale.add(name)
@@ -332,6 +314,8 @@ class PolicyMemory:
 
     def _passed(self, now_s: float) -> None:
         """Queues gain and lose credit; running work that has entered another span is worth more."""
+        if now_s > self._now_s:
+            self._yielded.clear()
         if self._account is not None and now_s > self._now_s > -math.inf:
             had = {queue: milli / WHOLE_GPU for queue, milli in self._has.items() if milli}
             self._account.passed(self._now_s, now_s, self._gpus, had, is_waited=self._waits > 0)
@@ -353,7 +337,7 @@ class PolicyMemory:
         self._account = QueueCredit(event.queues, event.monday_s)
         self._account.of = dict(credit)
 
-    def _like_changed(self, work: _Work) -> None:
+    def _like_changed(self, work: RememberedWork) -> None:
         near = map(self._by_row.__getitem__, self._estimator.near(work.row))
         self._stale.update([other.name for other in near if not other.is_over])
 
@@ -369,7 +353,7 @@ class PolicyMemory:
         fresh._remember(kept)
         vars(self).update(vars(fresh))
 
-    def _remember(self, work: Iterable[_Work]) -> None:
+    def _remember(self, work: Iterable[RememberedWork]) -> None:
         """Add work that may have run and ended before, in the order in which it came."""
         for each in work:
             self._add(each)

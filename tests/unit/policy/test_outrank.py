@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from moiety.policy.cycle import decide
+from moiety.policy.cycle import Cycle, decide
 from moiety.policy.cycle_settings import CycleSettings
-from moiety.policy.memory import Began, Passed, PolicyMemory, Submitted, learn
+from moiety.policy.memory import Began, Passed, PolicyMemory, Stopped, Submitted, learn
 from moiety.policy.model.decisions import CyclePlan, Eviction
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Running, Snapshot
@@ -62,6 +62,31 @@ def test_new_work_takes_the_place_of_work_that_has_run_for_long() -> None:
     assert eviction.for_workload == "new"
     assert "a GPU-second is worth" in eviction.reason
     assert plan.look_s == 24 * HOUR
+
+
+@pytest.mark.parametrize(("quota_gpus", "is_at_once"), [(4, False), (8, True)])
+def test_work_that_has_just_yielded_takes_room_beyond_its_quota_a_moment_later(
+    quota_gpus: int, is_at_once: bool
+) -> None:
+    """Else two pieces of work could take the same room from each other at one moment, for ever."""
+    now_s, memory, gone, back = 24 * HOUR, PolicyMemory(), old(), old("back")
+    learn(memory, Submitted(gone))
+    learn(memory, Began("old", 0.0))
+    learn(memory, Passed(now_s - 60))
+    learn(memory, Submitted(back))
+    learn(memory, Began("back", now_s - 60))
+    learn(memory, Passed(now_s))
+    learn(memory, Stopped("back", 60.0))
+    queues = (Queue("a", quota=Amounts(gpu_milli=1000 * quota_gpus)),)
+    there = tuple(runs(gone, (0, 1, 2, 3)))
+    snapshot = Snapshot((node(),), (gone, back), there, queues, now_s=now_s)
+    plan = decide(snapshot, settings=STILL, memory=memory)
+    assert bool(evicted(plan)) is is_at_once
+    fork = memory.fork()
+    assert bool(evicted(decide(snapshot, settings=STILL, memory=fork))) is is_at_once
+    learn(memory, Passed(now_s + 1))
+    plan = decide(replace(snapshot, now_s=now_s + 1), settings=STILL, memory=memory)
+    assert evicted(plan) == ["old/main/0"]
 
 
 @pytest.mark.parametrize(
@@ -198,3 +223,27 @@ def test_where_work_may_not_be_lost_it_is_suspended_or_stays(
     )
     ends = [each for each in plan if isinstance(each, Eviction)]
     assert [each.is_suspension for each in ends] == [True] * is_suspended
+
+
+def test_work_for_which_others_end_keeps_its_room_until_the_next_decision() -> None:
+    """Else the others have ended for nothing, come back, and end for it again, for ever."""
+    small = [work(f"small{at}", "b", submitted_s=at) for at in range(7)]
+    wide, large, one = work("wide", "b", 8), work("large", "a", 4), work("one", "a", submitted_s=1)
+    ends = [*small, work("guest", "c")]
+    snapshot = Snapshot(
+        (node(count=8),),
+        (*ends, wide, large, one),
+        tuple(each for at, job in enumerate(ends) for each in runs(job, (at,))),
+        tuple(
+            Queue(name, quota=Amounts(gpu_milli=1000 * gpus))
+            for name, gpus in (("a", 1), ("b", 7), ("c", 0))
+        ),
+        now_s=HOUR,
+        credit={"b": 99 * HOUR, "c": -99 * HOUR},
+    )
+    cycle = Cycle(snapshot, settings=STILL)
+    worth = {"wide": 4.0, "large": 4.0, "one": 1.0}
+    cycle.state.worth = worth | dict.fromkeys((each.name for each in ends), 1.0)
+    cycle.run()
+    assert set(placed(cycle.actions())) == {"wide/main/0"}
+    assert cycle.ended == {each.name for each in ends}

@@ -327,6 +327,18 @@ class ReclaimCheck:
         )
 
 
+def has_yielded(state: ClusterState, piece: GangPart) -> bool:
+    """Whether a piece has yielded at this moment, and is not within quota: then it may not ask.
+
+    It begins where there is room. If it took room, what it ends could take that from it in the next
+    decision, and so on at one moment, for ever.
+    """
+    workload = piece.workload
+    return workload.name in state.yielded and not state.standing.within(
+        workload.queue, 0, piece.amounts, quota=True
+    )
+
+
 def by_right(
     right: ReclaimCheck,
     queues: Iterable[str],

@@ -7,7 +7,7 @@ a trace.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import NamedTuple
 
 from moiety.model.errors import InvalidValue
@@ -95,6 +95,8 @@ class ClusterState:
         """What a GPU-second of each workload is worth; empty: not known of any."""
         self.worth_ends = True
         """Whether work may lose what it has done to work of its own queue that is worth more."""
+        self.yielded: Container[str] = ()
+        """Workloads that have yielded at this moment, before this decision."""
         self.kept: dict[str, object] = {}
         """By workload: what others have found of it, until it begins or loses tasks."""
         self.lines: object = None
