@@ -165,3 +165,22 @@ def test_the_next_server_goes_on_from_there(work: Work, state: str) -> None:
     work.stop(number)
     work.is_right(number)
     assert json.loads(pool.node.cli("history", "-o", "json").stdout)[0]["attempt"] == 1
+
+
+def test_agent_and_server_are_killed_while_it_is_frozen(work: Work) -> None:
+    pool = work.pool
+    number = work.submit()
+    work.computes(number)
+    assert pool.node.cli("suspend", str(number)).returncode == 0
+    until(lambda: work.is_frozen(number), "its processes are stopped")
+    agent = pool.node.json("status")["pid"]
+    os.kill(agent, signal.SIGKILL)
+    pool.kill()
+    until(lambda: not os.path.exists(f"/proc/{agent}/exe"), "the agent is gone")
+    pool.up()
+    assert pool.row(number).state is WorkState.SUSPENDED
+    assert pool.node.cli("resume", str(number)).returncode == 0
+    pool.until_state(number, "running")
+    work.computes(number)
+    work.stop(number)
+    work.is_right(number)

@@ -185,12 +185,25 @@ class Server:
         writer: Any = SimpleNamespace(write=self._write)
         running: Any = SimpleNamespace(
             by_number={1: SimpleNamespace(agent_workload="a1")},
-            signal=lambda _, which: self.did.append(which.name),
+            signal=lambda _, which: self._signal(which.name),
+            is_stopped=self._is_stopped,
         )
         paths: Any = SimpleNamespace(agent=None)
         self.work = SuspendedWork(paths, writer, store, running, [], lambda: None)
         monkeypatch.setattr(module, "ask_or_start", self._ask)
         monkeypatch.setattr(module, "AGAIN_S", 0.0)
+
+    def _signal(self, name: str) -> None:
+        self.did.append(name)
+        self.looks = 3
+
+    def _is_stopped(self, number: int) -> bool:
+        """The supervisor passes a signal on after some looks."""
+        self.looks -= number
+        last = next(each for each in reversed(self.did) if str(each).startswith("SIG"))
+        if self.looks == 0:
+            self.did.append(f"passed {last}")
+        return (last == "SIGSTOP") == (self.looks <= 0)
 
     def _write(self, work: Any) -> Any:
         import concurrent.futures
@@ -237,7 +250,7 @@ def test_processes_are_stopped_only_after_their_memory_has_left(server: Server) 
     server.answers = [told(is_over=False, staying=9), OSError("agent gone"), told(is_over=True)]
     row = server.run(suspension.begin(server.store, number, BY_USER, "by ann"))
     assert (row.state, row.reason) == (WorkState.SUSPENDED, "by ann")
-    assert server.did == ["SuspendWorkload"] * 3 + ["SIGSTOP"]
+    assert server.did == ["SuspendWorkload"] * 3 + ["SIGSTOP", "passed SIGSTOP"]
 
 
 def test_what_cannot_leave_is_said(server: Server) -> None:
@@ -264,7 +277,7 @@ def test_processes_go_on_before_they_get_turns(server: Server) -> None:
     assert row is not None
     server.answers = [protocol.WorkloadResumed("a1", "p", 1, was_suspended=True)]
     assert server.run(row).state is WorkState.RUNNING
-    assert server.did == ["SIGCONT", "ResumeWorkload"]
+    assert server.did == ["SIGCONT", "passed SIGCONT", "ResumeWorkload"]
 
 
 def test_a_refused_one_is_stopped_again_and_waits(server: Server) -> None:
@@ -276,4 +289,7 @@ def test_a_refused_one_is_stopped_again_and_waits(server: Server) -> None:
     row = server.run(row)
     assert (row.state, row.intent) == (WorkState.SUSPENDED, RESUMES)
     assert row.reason.startswith("it waits: 60 % are promised")
-    assert server.did == ["SIGCONT", "ResumeWorkload", "SuspendWorkload", "SIGSTOP"]
+    assert server.did == [
+        "SIGCONT", "passed SIGCONT", "ResumeWorkload", "SuspendWorkload", "SIGSTOP",
+        "passed SIGSTOP",
+    ]  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from moiety.agent.system import processes
 from moiety.model.errors import StarterGone
 from moiety.pool.control.card_watch import CardWatch
 from moiety.pool.control.outcomes import AttemptOutcome, is_bad, of_failed_start, of_remains
@@ -126,6 +127,16 @@ class RunningWork:
             started = read_started(self._paths.of_workload(number))
             is_supervised = isinstance(started, Started) and started.supervisor == found.process
             found.pass_on(which, is_supervised=is_supervised)
+
+    def is_stopped(self, number: int) -> bool | None:
+        """Whether the main process of a workload is stopped; None: it is over."""
+        started = read_started(self._paths.of_workload(number))
+        if number not in self.by_number or not isinstance(started, Started):
+            return None
+        child = started.child
+        if not processes.is_alive(child.pid, child.start_ticks):
+            return None
+        return processes.is_stopped(child.pid)
 
     def close(self) -> None:
         """Watch nothing any more; workloads run on."""

@@ -34,6 +34,10 @@ ASK_S: Final = 2.0
 """How long the agent waits before it answers how far it is."""
 DEADLINE_S: Final = 120.0
 """After this time a workload counts as suspended although not all of its memory has left."""
+SIGNAL_S: Final = 30.0
+"""The longest wait until a supervisor has passed a signal on."""
+LOOK_S: Final = 0.02
+"""The time between two looks whether it has."""
 AGAIN_S: Final = 0.5
 """The time until the next try after the agent has failed, or has refused."""
 
@@ -121,7 +125,7 @@ class SuspendedWork:
             return
         is_over = found is None or found.is_over
         if is_over:  # a frozen process could move nothing
-            self._running.signal(row.id, signal.SIGSTOP)
+            await self._stop(row.id)
         reason = _reason(row.reason, found)
         over = partial(
             suspension.is_over,
@@ -134,7 +138,7 @@ class SuspendedWork:
             self._log.info("suspend", workload=row.id, is_frozen=is_over, reason=reason)
 
     async def _resume(self, row: WorkRow) -> None:
-        self._running.signal(row.id, signal.SIGCONT)
+        await self._let_go(row.id)
         try:
             if name := self._agent_name(row):
                 await self._ask_to_resume(name)
@@ -148,6 +152,24 @@ class SuspendedWork:
         runs = partial(suspension.resumed, number=row.id, attempt=row.attempt, now_s=time.time())
         if await self._write(runs) is not None:
             self._log.info("resume", workload=row.id)
+
+    async def _stop(self, number: int) -> None:
+        """Stop a workload's processes, and wait until they are.
+
+        Signals that wait for a busy supervisor come in the order of their numbers: it must have
+        seen one before the other is sent.
+        """
+        self._running.signal(number, signal.SIGSTOP)
+        end_s = time.monotonic() + SIGNAL_S
+        while self._running.is_stopped(number) is False and time.monotonic() < end_s:
+            await asyncio.sleep(LOOK_S)
+
+    async def _let_go(self, number: int) -> None:
+        """Let a workload's processes go on, and wait until they do."""
+        end_s = time.monotonic() + SIGNAL_S
+        self._running.signal(number, signal.SIGCONT)
+        while self._running.is_stopped(number) and time.monotonic() < end_s:
+            await asyncio.sleep(LOOK_S)
 
     def _agent_name(self, row: WorkRow) -> str:
         """The agent's name of its share; empty: it has none, or has just ended."""
