@@ -80,8 +80,23 @@ def submit_all(node: Node, folder: Path, kernels: Path, program: Sequence[str]) 
         print(f"demo: {project} submitted {count} x {kind}", flush=True)
 
 
+def suspend_one(node: Node, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Suspend a workload that has a whole GPU; its number, empty if there is none to suspend."""
+    for row in rows:
+        if row["state"] == "running" and row["name"] == "a-whole-GPU":
+            done = node.cli("suspend", str(row["id"]))
+            if done.returncode == 0:  # else it has just ended
+                print(f"$ moiety suspend {row['id']}\n{done.stdout}", end="", flush=True)
+                return str(row["id"])
+    return ""
+
+
 def watch(node: Node) -> None:
-    """Print what runs, each time that it is different, until nothing is left."""
+    """Print what runs, each time that it is different, until nothing is left.
+
+    One workload is suspended by hand and resumed a little later.
+    """
+    suspended = resumed = ""
     before: Counter[str] = Counter()
     end_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < end_s:
@@ -93,6 +108,11 @@ def watch(node: Node) -> None:
             before = running
         if not rows:
             return
+        if suspended and not resumed:
+            resumed = suspended
+            said = moiety(node, "resume", resumed)
+            print(f"$ moiety resume {resumed}\n{said}", end="", flush=True)
+        suspended = suspended or suspend_one(node, rows)
         time.sleep(0.5)
     raise SystemExit(f"demo: {len(rows)} workloads have not ended after {PATIENCE_S:.0f} s")
 
@@ -108,7 +128,10 @@ def show(rows: Sequence[Mapping[str, Any]], began_s: float) -> int:
         done = sum(row["state"] == "done" for row in found)
         waited = sum(row["began_s"] - row["submitted_s"] for row in found) / len(found)
         used = sum(
-            (row["ended_s"] - row["began_s"]) * len(row["cards"]) * row["gpu_milli"] / 1000
+            (row["ended_s"] - row["began_s"] - row["suspended_s"])
+            * len(row["cards"])
+            * row["gpu_milli"]
+            / 1000
             for row in found
         )
         last = max(row["ended_s"] for row in found) - began_s
@@ -117,8 +140,10 @@ def show(rows: Sequence[Mapping[str, Any]], began_s: float) -> int:
             f"{last:>6.0f} s"
         )
     again = sum(row["attempt"] > 1 for row in rows)
+    kept = sum(row["suspended_s"] > 0 for row in rows)
     print(
-        f"\n{len(rows)} workloads; {again} had to give their GPUs to a quota, and ran again later."
+        f"\n{len(rows)} workloads; {kept} were suspended and went on where they were; "
+        f"{again} had to give their GPUs to a quota, and began again later."
     )
     return sum(row["state"] != "done" for row in rows)
 
