@@ -33,6 +33,11 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety wait train.py", "it returns when the program has ended"),
         ("moiety wait 3 --timeout 1h", "exit code 75 if it still runs then"),
     ),
+    "attach": (
+        ("moiety attach 7", "follow what it writes; Ctrl-C leaves it running"),
+        ("moiety attach 7 -- nvidia-smi", "a command in its share, environment and folder"),
+        ("moiety attach 7 --shell", "a shell there"),
+    ),
     "suspend": (
         ("moiety suspend train.py", "its memory leaves the GPU; it waits"),
         ("moiety suspend 3 --timeout 0", "do not wait until its memory has left"),

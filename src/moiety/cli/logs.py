@@ -39,11 +39,11 @@ def logs(target: str, follow: bool, error_log: bool) -> None:
     offset = 0
     asked_s = time.monotonic()
     while True:
-        offset = _copy(path, offset, is_needed=not follow and row.state in {*ACTIVE, *ENDS})
+        offset = copy(path, offset, is_needed=not follow and row.state in {*ACTIVE, *ENDS})
         if not follow:
             return
         if row.state in ENDS:
-            _copy(path, offset, is_needed=False)
+            copy(path, offset, is_needed=False)
             return
         time.sleep(LOOK_S)
         if time.monotonic() - asked_s >= ASK_S:
@@ -51,7 +51,7 @@ def logs(target: str, follow: bool, error_log: bool) -> None:
             row = pool.get(of(row.shown_id), WorkRow)
 
 
-def _copy(path: str, offset: int, *, is_needed: bool) -> int:
+def copy(path: str, offset: int, *, is_needed: bool) -> int:
     """Print what a file has from an offset on; returns where it ends. Raises PoolFileInvalid."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

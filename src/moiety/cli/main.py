@@ -44,6 +44,7 @@ COMMANDS: Final = {
     "submit": "Give the pool a program to run when GPUs have room for it.",
     "queue": "List what runs and waits in the pool, and why.",
     "logs": "Show what a workload of the pool has written.",
+    "attach": "Follow a workload of the pool, or run a command beside it.",
     "explain": "Say why a workload of the pool waits.",
     "cancel": "End a workload of the pool, or take it out of the queue.",
     "hold": "Keep a workload of the pool from starting.",
