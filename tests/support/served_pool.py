@@ -95,10 +95,10 @@ def served(folder: Path, uid: int) -> Iterator[tuple[str, ServedPool]]:
 
     async def serve() -> None:
         reading = reader(paths)
-        launcher, admins = parts(paths, [], is_machines=False)
+        launcher, admins, rules = parts(paths, [], is_machines=False)
         loop = PoolLoop(paths, files.writer, engine, launcher, reading)
         loop.machine = MachineView(name="m", cpu_milli=8000, memory_mib=64_000, cards=CARDS)
-        pool = ServedPool(paths, loop, reading, lambda: None, admins)
+        pool = ServedPool(paths, loop, reading, lambda: None, admins, rules)
         server = PoolServer(
             uvicorn.Config(
                 as_user(app(pool), uid), lifespan="off", log_config=None,

@@ -107,3 +107,4 @@ def show_projects(status: PoolStatus, output: str) -> None:
     ]
     titles = ("PROJECT", "QUOTA", "LIMIT", "WEIGHT", "PRIORITY", "HAS", "RUNNING", "WAITING")
     click.echo(table(titles, lines))
+    click.echo(f"workloads have {status.isolation}")

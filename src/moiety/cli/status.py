@@ -21,7 +21,7 @@ from moiety.cli.output import (
     table,
     wide_output_option,
 )
-from moiety.model.errors import NoAgent
+from moiety.model.errors import MoietyError, NoAgent
 from moiety.model.format import format_fraction, plain
 from moiety.top.history import drawn
 
@@ -85,6 +85,25 @@ def status(output: str, history: bool) -> None:
         click.echo(fold(plain(line), 2))
     for note in found.notes:
         click.echo(fold(plain(note), 2))
+    if line := pool_line():
+        click.echo(fold(plain(line), 2))
+
+
+def pool_line() -> str:
+    """The pool of this agent in one line; empty if there is none, or it does not answer."""
+    from moiety.pool.client import PoolClient  # seldom needed
+    from moiety.pool.model.records import PoolStatus
+
+    pool = PoolClient()
+    try:
+        status = pool.get("/status", PoolStatus)
+    except MoietyError:
+        return ""
+    finally:
+        pool.close()
+    waiting = status.counts.get("pending", 0) + status.counts.get("held", 0)
+    running = sum(status.counts.values()) - waiting
+    return f"pool: {running} running, {waiting} waiting; workloads have {status.isolation}"
 
 
 def agent_line(found: protocol.NodeStatus) -> str:

@@ -30,6 +30,8 @@ class CycleSettings:
     worth_ends: bool = True
     """Whether work ends for work of its own queue that is worth more; False: it is suspended for
     it where it can be, or stays. What queues have a right to is not changed."""
+    worth_orders: bool = True
+    """Whether work that is worth more goes first within its queue; False: the oldest does."""
     scales: bool = True
     """Whether the plan says which nodes of dynamic pools start and go."""
 

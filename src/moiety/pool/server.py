@@ -33,6 +33,7 @@ from moiety.pool.launch.process_start import OwnStart, StarterStart
 from moiety.pool.launch.starter_link import StarterLink
 from moiety.pool.paths import PoolPaths
 from moiety.pool.store.database import StoreFiles, reader
+from moiety.pool.store.turns import SubmitRules
 
 BACKLOG: Final = 1024
 
@@ -48,6 +49,7 @@ async def serve(
     paths: PoolPaths,
     launcher: Launcher,
     admins: Administrators,
+    rules: SubmitRules,
     ready: int,
     keep_s: float | None = None,
 ) -> None:
@@ -59,7 +61,9 @@ async def serve(
     engine = EngineProcess(paths, sys.stderr.fileno())
     reading = reader(paths)
     loop = PoolLoop(paths, files.writer, engine, launcher, reading)
-    served = ServedPool(paths, loop, reading, lambda: setattr(server, "should_exit", True), admins)
+    served = ServedPool(
+        paths, loop, reading, lambda: setattr(server, "should_exit", True), admins, rules
+    )
     server = PoolServer(
         uvicorn.Config(
             app(served),
@@ -97,14 +101,14 @@ async def serve(
 
 def parts(
     paths: PoolPaths, agent_arguments: list[str], *, is_machines: bool
-) -> tuple[Launcher, Administrators]:
-    """How this pool starts work, and who administers it."""
+) -> tuple[Launcher, Administrators, SubmitRules]:
+    """How this pool starts work, who administers it, and what users may submit."""
     if not is_machines:
-        return Launcher(paths, agent_arguments, OwnStart(paths)), OWN
+        return Launcher(paths, agent_arguments, OwnStart(paths)), OWN, SubmitRules()
     settings = load(files=files_of_system()).all_of(PoolSettings)
     starts = StarterStart(paths, StarterLink(paths.starter))
     launcher = Launcher(paths, agent_arguments, starts, settings.processes)
-    return launcher, of_settings(settings)
+    return launcher, of_settings(settings), SubmitRules(True, settings.waiting)
 
 
 def listen(paths: PoolPaths) -> socket.socket:
@@ -144,9 +148,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     try:
         is_machines = which == "machine"
-        launcher, admins = parts(paths, rest, is_machines=is_machines)
+        launcher, admins, rules = parts(paths, rest, is_machines=is_machines)
         keep_s = load(files=files_of_system()).all_of(PoolSettings).keep if is_machines else None
-        asyncio.run(serve(paths, launcher, admins, int(ready), keep_s))
+        asyncio.run(serve(paths, launcher, admins, rules, int(ready), keep_s))
     except MoietyError as error:
         tell(int(ready), protocol.encode(failed(error)))
         return int(error.exit_code)

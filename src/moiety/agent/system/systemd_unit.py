@@ -91,16 +91,16 @@ def unit(
     command = [sys.executable, "-m", "moiety", "agent", "start", "--foreground", "--system"]
     command += ["--idle-exit", "0", "--log-format", "journal", *arguments]
     lines = [
-        f"Environment={_quoted(f'{name}={value}', always=True)}\n" for name, value in environment
+        f"Environment={quoted(f'{name}={value}', always=True)}\n" for name, value in environment
     ]
     return UNIT.format(
-        command=" ".join(_quoted(word).replace("$", "$$") for word in command),
+        command=" ".join(quoted(word).replace("$", "$$") for word in command),
         environment="".join(lines),
         identity=_USER.format(user=user) if user else _ROOT,
     )
 
 
-def _quoted(word: str, *, always: bool = False) -> str:
+def quoted(word: str, *, always: bool = False) -> str:
     """A word as systemd reads it (systemd.syntax(7)): it is no shell, and % begins a specifier."""
     if always or not _PLAIN.fullmatch(word):
         escaped = word.replace("\\", r"\\").replace('"', r"\"")

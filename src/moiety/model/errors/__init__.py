@@ -63,6 +63,7 @@
     │   ├── PoolPromises                         75   only the pool promises parts of GPUs
     │   ├── PoolMissing                          78   the extra `pool` is not installed
     │   ├── PoolAccountUnusable                  78   the account that the settings name
+    │   ├── TooMuchWaiting                       75   a user may have no more waiting work
     │   ├── StarterGone                          69   the root part of the pool has ended
     │   ├── StoreBroken                          65   the pool's database cannot be read
     │   ├── StoreNewer                           78   it is of a later version
@@ -175,6 +176,7 @@ from moiety.model.errors.pool import (
     StoreBroken,
     StoreNewer,
     TooManyWatchers,
+    TooMuchWaiting,
     WorkAmbiguous,
     WorkStateWrong,
     WorkUnknown,
@@ -290,6 +292,7 @@ __all__ = [
     "SystemRefusal",
     "TooMany",
     "TooManyWatchers",
+    "TooMuchWaiting",
     "ToolRefused",
     "TraceInvalid",
     "TraceMissing",

@@ -90,6 +90,19 @@ class StarterGone(PoolError):
         )
 
 
+class TooMuchWaiting(PoolError):
+    """A user has as much waiting work as one may have."""
+
+    exit_code = ExitCode.TEMPORARY
+
+    def __init__(self, has: int, wanted: int, most: int) -> None:
+        super().__init__(
+            f"{has} workloads of yours wait, and {wanted} more would be above {most}, "
+            "the most that a user may have in this pool",
+            "again when some have started, or `moiety cancel`; administrators: `[pool] waiting`",
+        )
+
+
 class StoreBroken(PoolError):
     """The store of the pool cannot be read."""
 

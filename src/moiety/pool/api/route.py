@@ -20,6 +20,7 @@ from moiety.pool.model.records import WorkRow
 from moiety.pool.paths import PoolPaths
 from moiety.pool.store import changes, targets
 from moiety.pool.store.targets import Target
+from moiety.pool.store.turns import SubmitRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class ServedPool:
     stop: Callable[[], None]
     """Ends the server."""
     admins: Administrators = OWN
+    rules: SubmitRules = field(default_factory=SubmitRules)
     began_s: float = field(default_factory=time.monotonic)
     feed: EventFeed = field(default_factory=EventFeed)
     """It tells watchers what changes."""

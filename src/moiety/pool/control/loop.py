@@ -89,6 +89,10 @@ class PoolLoop:
         """Raise NotAllowed for a user whose programs cannot be started here."""
         self._launcher.must_serve(uid)
 
+    def isolation(self) -> str:
+        """How workloads are ended and what limits they have, in one line."""
+        return self._launcher.starts.described()
+
     def end_starts(self) -> None:
         """The pool is told to end: nothing is started any more."""
         self._launcher.starts.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -161,7 +162,22 @@ class PoolPlanner:
         is_other = not self._known_of / MIX_GROWTH <= number <= self._known_of * MIX_GROWTH
         if self._known is None or is_other:
             self._known, self._known_of = typical_work(snapshot.workloads), number
+        if self._users_take_turns():
+            settings = replace(settings, worth_orders=False)
         return decide(snapshot, self._known, settings, memory=self.memory.memory, kept=self._kept)
+
+    def _users_take_turns(self) -> bool:
+        """Whether several users of a machine wait: then turns order their work, and not worth.
+
+        Else one with many short programs would always go before the others.
+        """
+        first: int | None = None
+        for row in self._rows.values():
+            if row.turn_s and row.state is WorkState.PENDING:
+                if first is not None and row.uid != first:
+                    return True
+                first = row.uid
+        return False
 
     def _read(
         self,

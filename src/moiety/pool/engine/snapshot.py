@@ -130,7 +130,8 @@ def workload_of(row: WorkRow, models: Iterable[str], whole_mib: int = 0) -> Work
         priority=row.priority,
         is_preemptible=row.preemptible,
         is_opportunistic=row.opportunistic,
-        submitted_s=row.submitted_s + (row.id - (row.array_id or row.id)) * TASK_STEP_S,
+        submitted_s=row.turn_s
+        or row.submitted_s + (row.id - (row.array_id or row.id)) * TASK_STEP_S,
         max_run_s=row.time_limit_s,
     )
 

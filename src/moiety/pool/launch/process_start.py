@@ -24,6 +24,7 @@ from moiety.pool.starter.programs import SUPERVISOR, program
 from moiety.pool.starter.records import ProcessIdentity
 
 WAIT_FOR_WORD: Final = 'read -r word || exit 75; exec "$0" "$@"'
+PROCESS_GROUPS: Final = "process groups, no limits of memory or processes"
 SPEC: Final = "spec"
 """The file in a workload's folder that the starter reads."""
 Specify = Callable[[int], tuple[bytes, str]]
@@ -69,6 +70,9 @@ class ProcessStart(Protocol):
 
     def end(self) -> None:
         """The pool ends: nothing is started any more."""
+
+    def described(self) -> str:
+        """How workloads are ended and what limits they have, in one line."""
 
 
 @dataclass(slots=True)
@@ -136,6 +140,10 @@ class OwnStart:
     def end(self) -> None:
         """There is nothing to tell."""
 
+    def described(self) -> str:
+        """There is no cgroup that a user may make."""
+        return PROCESS_GROUPS
+
 
 @dataclass(slots=True)
 class StarterStart:
@@ -184,6 +192,13 @@ class StarterStart:
     def end(self) -> None:
         """The starter ends after the last workload."""
         self.link.end()
+
+    def described(self) -> str:
+        """What the starter has found on this machine."""
+        try:
+            return self.paths.cgroups.read_text()
+        except OSError:
+            return PROCESS_GROUPS
 
 
 def hold_launch(folder: Path, attempt: int) -> int:

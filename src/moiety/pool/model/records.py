@@ -197,6 +197,8 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
     time_limit_s: float | None = None
     grace_s: float = GRACE_S
     submitted_s: float
+    turn_s: float = 0.0
+    """When it counts as submitted, where the users of a project take turns; 0: as it was."""
     not_before_s: float = 0.0
     """It is not tried before this time."""
     begin_after_s: float = 0.0
@@ -334,6 +336,8 @@ class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The model of each GPU."""
     counts: dict[str, int]
     """The number of workloads in each state that is no end."""
+    isolation: str = ""
+    """How workloads are ended, and which limits they have: cgroups, or process groups."""
     start_refused: int = 0
     """How often the agent refused what the engine had decided."""
     notes: list[str] = []

@@ -130,6 +130,14 @@ MIGRATIONS: Final = (
       WHERE state IN ('pending', 'held', 'starting', 'running', 'suspending', 'suspended',
                       'resuming', 'ending');
     CREATE INDEX workload_over_user ON workload(user, ended_s) WHERE ended_s IS NOT NULL;
+    ALTER TABLE workload ADD COLUMN turn_s REAL NOT NULL DEFAULT 0;
+    CREATE INDEX workload_waiting ON workload(uid) WHERE state IN ('pending', 'held');
+    CREATE TABLE turn(
+      project TEXT NOT NULL,
+      uid INTEGER NOT NULL,
+      at_s REAL NOT NULL,
+      PRIMARY KEY(project, uid)
+    ) WITHOUT ROWID;
     CREATE TABLE memory(
       name TEXT PRIMARY KEY,
       content BLOB NOT NULL

@@ -42,6 +42,7 @@ async def on_status(pool: ServedPool, request: Request, caller: Caller) -> Respo
             memory_mib=machine.memory_mib if machine else 0,
             gpu_models=[card.model for card in machine.cards] if machine else [],
             counts=rows.counts(pool.reader),
+            isolation=pool.loop.isolation(),
             start_refused=pool.loop.start_refused,
             notes=pool.loop.cards.notes(pool.loop.machine),
             projects=[

@@ -27,7 +27,7 @@ from moiety.pool.model.records import (
     WorkRow,
 )
 from moiety.pool.model.states import ENDS, WorkState
-from moiety.pool.store import changes, dependencies, folding, rows
+from moiety.pool.store import dependencies, folding, rows, turns
 
 WAIT_MAX_S: Final = 60
 ACCOUNT_S: Final = 10.0
@@ -76,7 +76,7 @@ async def on_submit(pool: ServedPool, request: Request, caller: Caller) -> Respo
         caller.must_be_admin_in(asked.project, "give work a priority above 0")
     user, now_s = caller.user, time.time()
     number = await pool.loop.write(
-        lambda connection: changes.submit(connection, asked, caller.uid, user, now_s)
+        lambda connection: turns.submit(connection, asked, caller.uid, user, now_s, pool.rules)
     )
     pool.loop.changed()
     tasks = len(parse_array(asked.array).indices) if asked.array else None
