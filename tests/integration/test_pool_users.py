@@ -275,3 +275,26 @@ def test_only_the_account_makes_shares_in_the_name_of_others(pool: MachinePool) 
         assert "only root may start programs" in asks(account, account.pid, 0)
         assert "is not a process of yours" in asks(account, bob.pid, ALICE)
         assert "is not a process of yours" in asks(account, root, -1)
+
+
+SUSPEND = "call.ask(protocol.SuspendWorkload({name!r}), protocol.WorkloadSuspended).workload"
+
+
+def test_the_pool_suspends_what_it_has_started_and_nothing_else(pool: MachinePool) -> None:
+    script, opens = gate(pool)
+    with pool.setting.user(ALICE) as alice, pool.setting.user(ACCOUNT) as account:
+        number = submit(pool, alice, script)
+        pool.until_state(number, "running")
+        assert pool.as_root("suspend", str(number))
+        pool.until_state(number, "suspended")
+        code, _, err = pool.setting.moiety(alice, "resume", str(number))
+        assert code == 0, err
+        pool.until_state(number, "running")
+        for user in (alice, account):
+            path = str(pool.setting.folder / "s")
+            user.do(f"call = Call(Directory(Path({path!r}), shared=True))")
+        own = alice.do(SHARE.format(pid=alice.pid, uid=ALICE).strip())
+        with pytest.raises(Raised):
+            account.do(SUSPEND.format(name=own))
+        opens.touch()
+        assert pool.ended(number).state is WorkState.DONE

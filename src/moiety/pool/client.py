@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -60,8 +61,19 @@ def _encoded(body: Any) -> bytes:
 
 
 def is_up(paths: PoolPaths) -> bool:
-    """Whether a pool has its store locked here."""
+    """Whether a pool has its store locked here; users of a machine's pool look at its socket."""
+    try:
+        os.stat(paths.lock)
+    except PermissionError:  # the folder is the account's alone
+        return _answers(paths)
+    except OSError:
+        return False
     return file_lock.is_held(paths.lock)
+
+
+def _answers(paths: PoolPaths) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
+        return probe.connect_ex(str(paths.socket)) == 0
 
 
 def start(paths: PoolPaths, agent_arguments: list[str]) -> None:

@@ -81,6 +81,7 @@ class ControlCommands:
 
     def __post_init__(self) -> None:
         self.suspensions.visible_to = self._visible_to
+        self.suspensions.pool_uid = lambda: self.options.pool_uid
 
     async def answer(
         self, request: Any, peer: processes.Peer, conversation: Conversation | None = None
@@ -133,10 +134,12 @@ class ControlCommands:
         conversation: Conversation | None = None,
     ) -> protocol.Created:
         """Make the asking process a workload of its own, or the process that it names."""
-        peer = program_of(asked, peer, self.options.pool_uid)
+        asker, peer = peer, program_of(asked, peer, self.options.pool_uid)
         await self._learn(peer)
         self._must_share_out(asked.capacity_bytes)
-        return await self.creation.create(asked, peer, conversation)
+        created = await self.creation.create(asked, peer, conversation)
+        self.suspensions.note_maker(created.id, asker)
+        return created
 
     async def _learn(self, peer: processes.Peer) -> None:
         """Wait until it is known who a user is, and the user who accounts for it."""

@@ -58,6 +58,8 @@ class Record(msgspec.Struct, frozen=True):
     """Name of its user, so that the next agent need not wait for the system's tables."""
     groups: list[str] = []
     """Groups of that user."""
+    by_pool: bool = False
+    """Whether the account of the machine's pool made it, which then may suspend it."""
     suspended: bool = False
     """Whether its processes get no turns until it is resumed."""
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from moiety.agent.control import protocol
-from moiety.agent.control.rights import only_own
+from moiety.agent.control.rights import is_pool, only_own
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.shares import Shares
 from moiety.agent.core.client import Client
@@ -45,6 +45,8 @@ class Suspensions:
         """Listens to processes that come, and to what the arbiter reports of them."""
         self.visible_to: Callable[[processes.Peer], Visible] = lambda _: Visible.NOTHING
         """What a user sees of others' programs."""
+        self.pool_uid: Callable[[], int | None] = lambda: None
+        """The account of the machine's pool."""
         self._runtime = runtime
         self._clients = clients.by_number
         self._shares = shares
@@ -60,7 +62,7 @@ class Suspensions:
         self, asked: protocol.SuspendWorkload, peer: processes.Peer
     ) -> protocol.WorkloadSuspended:
         """Suspend a workload, and wait until its memory has left its GPUs, or for a while."""
-        workload, _ = self._shares.find(asked.target, only_own(peer), self.visible_to(peer))
+        workload = self._find(asked.target, peer)
         record = workload.record
         if not record.suspended:
             self._write(workload, suspended=True)
@@ -78,7 +80,7 @@ class Suspensions:
         self, asked: protocol.ResumeWorkload, peer: processes.Peer
     ) -> protocol.WorkloadResumed:
         """Give a workload its turns back; raises ShareTaken if others have what it was promised."""
-        workload, _ = self._shares.find(asked.target, only_own(peer), self.visible_to(peer))
+        workload = self._find(asked.target, peer)
         record = workload.record
         if record.suspended:
             self._check(workload)
@@ -93,6 +95,19 @@ class Suspensions:
             pid=record.root_pid,
             was_suspended=record.suspended,
         )
+
+    def note_maker(self, target: str, maker: processes.Peer) -> None:
+        """A workload was made: if the account of the pool did it, it may suspend it."""
+        made = self._workloads.by_id.get(target)
+        if made is not None and is_pool(maker, self.pool_uid()):
+            made.note(msgspec.structs.replace(made.record, by_pool=True), self._runtime.log)
+
+    def _find(self, target: str, peer: processes.Peer) -> RunningWorkload:
+        """A workload of the user's; the account of the pool has those that it has made."""
+        made = self._workloads.by_id.get(target)
+        if made is not None and made.record.by_pool and is_pool(peer, self.pool_uid()):
+            return made
+        return self._shares.find(target, only_own(peer), self.visible_to(peer))[0]
 
     def _check(self, workload: RunningWorkload) -> None:
         """Raise ShareTaken, or UserLimit, unless a workload can have what it had."""
