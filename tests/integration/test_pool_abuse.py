@@ -15,7 +15,7 @@ from moiety.pool.model.states import WorkState
 from moiety.testing.waiting import until
 from tests.support.machine_pool import MachinePool, machine_pool
 from tests.support.users import ALICE, BOB, OtherUser
-from tests.support.workloads import is_running
+from tests.support.workloads import PYTHON, is_running
 
 pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="only root can act as several users"),
@@ -257,3 +257,19 @@ def test_what_was_submitted_is_in_the_audit(
     connection.close()
     assert found == [(BOB,)]
     assert json.loads(pool.as_root("status", "-o", "json"))
+
+
+def test_host_memory_is_a_limit_where_there_is_a_cgroup(
+    pool: MachinePool, users: tuple[OtherUser, OtherUser]
+) -> None:
+    alice, _ = users
+    has = pool.paths.cgroups.read_text()
+    assert has in pool.as_root("status"), "it is said"
+    if "memory" not in has.partition("limits of")[2]:
+        pytest.skip(f"workloads have {has}")
+    script = f"exec {PYTHON} -c 'len(bytearray(200 << 20))'"
+    ended_well = submit(pool, alice, script)
+    number = submit(pool, alice, script, host_memory_bytes=48 << 20)
+    assert ended(pool, ended_well)[0] is WorkState.DONE
+    state, reason = ended(pool, number)
+    assert (state, "SIGKILL" in reason) == (WorkState.FAILED, True), reason
