@@ -238,3 +238,33 @@ def test_quota_is_taken_back_from_a_project_that_has_more(make_pool: MakePool) -
     for number in (*greedy, due):
         assert pool.ended(number).state is WorkState.DONE
     assert sorted(pool.row(number).attempt for number in greedy) == [1, 2]
+
+
+def test_a_part_that_runs_becomes_smaller_and_larger(make_pool: MakePool) -> None:
+    pool = make_pool("1xA100-80:memory=96MiB")
+    script, opens = pool.gate("open")
+    first = pool.submit(script, gpu=0.8, memory_bytes=8 << 20)
+    pool.until_state(first, "running")
+    second = pool.submit(script, gpu=0.5, memory_bytes=8 << 20)
+    refused = pool.node.cli("update", str(first), "--gpu", "0.9", "--memory", "200MiB")
+    assert refused.returncode == 64
+    assert "of GPU 0 are left beside others" in refused.stderr
+    done = pool.node.cli("update", str(first), "--gpu", "0.4")
+    assert done.stdout == f"workload {first} is running, 0.4 GPU\n", done.stderr
+    pool.until_state(second, "running")
+    assert [row["promised_gpu"] for row in pool.node.json("gpu", "ls")] == [0.9]
+    refused = pool.node.cli("update", str(first), "--gpu", "0.6")
+    assert "0.5 of the time of GPU 0 is left beside others" in refused.stderr
+    assert pool.node.cli("update", str(first), "--gpu", "0.5").returncode == 0
+    assert [row["promised_gpu"] for row in pool.node.json("gpu", "ls")] == [1.0]
+    late = pool.node.cli("update", str(first), "--time", "1h")
+    assert (late.returncode, "supervisor" in late.stderr) == (75, True)
+    third = pool.submit("true", time_limit_s=60.0)
+    done = pool.node.cli("update", str(third), "--time", "2h", "--priority", "-5")
+    assert done.returncode == 0, done.stderr
+    row = pool.row(third)
+    assert (row.time_limit_s, row.priority) == (7200.0, -5)
+    opens.touch()
+    for number in (first, second, third):
+        assert pool.ended(number).state is WorkState.DONE
+    assert pool.status().start_refused == 0

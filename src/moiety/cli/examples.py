@@ -116,6 +116,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("moiety history --limit 5", "the last five"),
         ("moiety history --project nlp -o json", "for a script"),
     ),
+    "update": (("moiety update 12 --gpu 0.3", "less of its GPU, while it runs"),),
     "apply": (("moiety apply -f pool.yaml", "quotas, limits, weights, priorities"),),
     "diff": (("moiety diff -f pool.yaml", "before `moiety apply -f pool.yaml`"),),
     "down": (("moiety down", "the queue stays"),),

@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "release": "Let a held workload of the pool start.",
     "backup": "Write a copy of the pool's store, while it runs.",
     "restore": "Put a copy of the pool's store in its place, while the pool is down.",
+    "update": "Change what a workload of the pool asks for, or has.",
     "history": "List what has ended in the pool, and how.",
     "apply": "Make or change the projects of the pool.",
     "diff": "Show what `apply` would change, and who would have too much then.",

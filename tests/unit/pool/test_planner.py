@@ -14,6 +14,7 @@ from moiety.pool.engine.messages import (
     ExplainRequest,
     MachineView,
     ReasonsRequest,
+    ResizeRequest,
     StartsRequest,
 )
 from moiety.pool.engine.planner import PoolPlanner
@@ -311,3 +312,26 @@ def test_what_was_said_of_starts_is_learned_from(
     changes.begin_attempt(store, number, 1, [0], 51.0)
     planner.cycle(CycleRequest(ONE, 52.0))
     assert len(planner.memory.memory.starts.dump()["came"]) == 1
+
+
+def test_a_part_that_runs_grows_only_into_what_is_left(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    changes.apply(store, [ProjectRow(name="nlp", limit=0.8)])
+    first, second = (submitted(store, gpu=0.5, memory_bytes=400 << 20).id for _ in range(2))
+    mine = submitted(store, gpu=0.5, project="nlp").id
+    waits = submitted(store).id
+    for number, card in ((first, 0), (second, 0), (mine, 1)):
+        changes.begin_attempt(store, number, 1, [card], 1.0)
+
+    def problem(number: int, milli: int, mib: int) -> str:
+        return planner.resize(ResizeRequest(TWO, 2.0, number, milli, mib)).problem
+
+    assert problem(first, 300, 400) == ""
+    assert problem(first, 600, 400) == "0.5 of the time of GPU 0 is left beside others"
+    assert problem(first, 500, 601) == "600 MiB of GPU 0 are left beside others"
+    assert problem(mine, 900, 0) == "project nlp would have 0.9 GPUs, and its limit is 0.8"
+    assert problem(mine, 800, 0) == ""
+    assert problem(waits, 500, 0) == "it has no GPUs now"
+    changes.update(store, first, WorkState.STARTING, {"gpu_milli": 300})
+    assert problem(second, 700, 400) == ""

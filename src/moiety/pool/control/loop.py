@@ -13,6 +13,8 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from moiety.agent.control import protocol
+from moiety.agent.control.client import ask_or_start
 from moiety.model.errors import MoietyError, StarterGone, WorkStateWrong
 from moiety.pool.control import machine, suspendable
 from moiety.pool.control.card_watch import CardWatch
@@ -28,6 +30,7 @@ from moiety.pool.engine.messages import (
     ExplainRequest,
     MachineView,
     ReasonsRequest,
+    ResizeRequest,
     StartOrder,
     StartsRequest,
     WaitReason,
@@ -151,6 +154,22 @@ class PoolLoop:
         view = self.machine or await self._look()
         asked = ExplainRequest(view, time.time(), number)
         return await asyncio.to_thread(self._engine.explain, asked)
+
+    async def may_resize(self, number: int, gpu_milli: int, gpu_memory_mib: int) -> str:
+        """Why a workload may not have this part of its GPUs; empty: it may. Raises as `reasons`."""
+        view = await self._look()
+        asked = ResizeRequest(view, time.time(), number, gpu_milli, gpu_memory_mib)
+        return (await asyncio.to_thread(self._engine.resize, asked)).problem
+
+    async def set_share(self, name: str, gpu: float, memory_bytes: int) -> None:
+        """Have the agent change the share that it knows by this name; raises its errors."""
+        wanted = protocol.SetShare(target=name, gpu=gpu, memory_bytes=memory_bytes)
+        await asyncio.to_thread(
+            ask_or_start,
+            self._paths.agent,
+            self._launcher.agent_arguments,
+            lambda call: call.ask(wanted, protocol.Shared),
+        )
 
     async def _cycle(self) -> float | None:
         """Decide once; returns for how long nothing has to be decided, None: for ever."""

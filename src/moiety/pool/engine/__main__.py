@@ -16,6 +16,7 @@ from moiety.pool.engine.messages import (
     EngineRequest,
     ExplainRequest,
     ReasonsRequest,
+    ResizeRequest,
     StartsRequest,
     receive,
     send,
@@ -36,6 +37,8 @@ def answered(planner: PoolPlanner, request: EngineRequest) -> EngineAnswer:
             return planner.starts(request)
         case ExplainRequest():
             return planner.explain(request)
+        case ResizeRequest():
+            return planner.resize(request)
 
 
 def main() -> int:

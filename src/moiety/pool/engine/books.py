@@ -72,6 +72,18 @@ class GpuBooks:
         numbers = {"limit_mib": own, "others_mib": self.limits_mib, "holds_mib": self.holds_mib}
         return WaitReason("memory-limits", text, numbers=numbers)
 
+    def refuse(self, row: WorkRow, milli: int) -> str:
+        """Why a workload cannot have this of its own GPUs beside others; empty: it can."""
+        for card in row.cards:
+            if self.milli[card] + milli > WHOLE_GPU:
+                left = max(WHOLE_GPU - self.milli[card], 0) / WHOLE_GPU
+                return f"{left:g} of the time of GPU {card} is left beside others"
+            left_mib = max(self._memory_mib[card] - self.mib[card], 0)
+            if row.gpu_memory_mib > left_mib:
+                return f"{left_mib} MiB of GPU {card} are left beside others"
+        why = self.beyond_limits(row, row.cards)
+        return "" if why is None else why.text
+
     def _limit_mib(self, row: WorkRow, cards: Sequence[int]) -> int:
         """What it may allocate on all of its GPUs; without a limit, the part that it was promised.
 

@@ -73,6 +73,16 @@ class ExplainRequest(msgspec.Struct, frozen=True, tag="explain"):
     number: int
 
 
+class ResizeRequest(msgspec.Struct, frozen=True, tag="resize"):
+    """May a workload that has GPUs have another part of them? Answered by ResizeAnswer."""
+
+    machine: MachineView
+    now_s: float
+    number: int
+    gpu_milli: int
+    gpu_memory_mib: int
+
+
 class StartOrder(msgspec.Struct, frozen=True):
     """A workload gets GPUs."""
 
@@ -142,14 +152,22 @@ class ExplainAnswer(msgspec.Struct, frozen=True, tag="explained"):
     start: ExpectedStart
 
 
+class ResizeAnswer(msgspec.Struct, frozen=True, tag="resized"):
+    """Why it may not; empty: it may."""
+
+    problem: str
+
+
 class EngineFailed(msgspec.Struct, frozen=True, tag="failed"):
     """The engine could not decide."""
 
     problem: str
 
 
-EngineRequest = CycleRequest | ReasonsRequest | StartsRequest | ExplainRequest
-EngineAnswer = CycleAnswer | ReasonsAnswer | StartsAnswer | ExplainAnswer | EngineFailed
+EngineRequest = CycleRequest | ReasonsRequest | StartsRequest | ExplainRequest | ResizeRequest
+EngineAnswer = (
+    CycleAnswer | ReasonsAnswer | StartsAnswer | ExplainAnswer | ResizeAnswer | EngineFailed
+)
 
 
 def send(stream: IO[bytes], message: EngineRequest | EngineAnswer) -> None:

@@ -18,6 +18,7 @@ from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Workload
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.state.kept_state import KeptState
+from moiety.pool.engine.books import GpuBooks
 from moiety.pool.engine.compact import compact
 from moiety.pool.engine.eligible import Eligible
 from moiety.pool.engine.learning import PoolMemory, with_milli
@@ -30,11 +31,13 @@ from moiety.pool.engine.messages import (
     MachineView,
     ReasonsAnswer,
     ReasonsRequest,
+    ResizeAnswer,
+    ResizeRequest,
     StartsAnswer,
     StartsRequest,
     WaitReason,
 )
-from moiety.pool.engine.sentences import beside, foreseeable, said, sentence
+from moiety.pool.engine.sentences import beside, beyond_project, foreseeable, said, sentence
 from moiety.pool.engine.snapshot import (
     NOTHING,
     PoolNodes,
@@ -138,6 +141,22 @@ class PoolPlanner:
         if found.start is not None and found.status == "waits":
             start = self._told(name, found.start, asked.now_s)
         return ExplainAnswer(reason, start)
+
+    def resize(self, asked: ResizeRequest) -> ResizeAnswer:
+        """Whether a workload that has GPUs may have this part of them."""
+        snapshot = self._read(asked.machine, asked.now_s)
+        row = self._rows.get(asked.number)
+        if row is None or not row.cards:
+            return ResizeAnswer("it has no GPUs now")
+        wanted = msgspec.structs.replace(
+            row, gpu_milli=asked.gpu_milli, gpu_memory_mib=asked.gpu_memory_mib
+        )
+        others = [each for each in self._rows.values() if each.id != row.id]
+        cards = asked.machine.cards
+        books = GpuBooks(cards, others, asked.machine.arena_mib)
+        problem = books.refuse(wanted, books.milli_of(wanted, row.cards))
+        more = (books.milli_of(wanted, row.cards) - books.milli_of(row, row.cards)) * len(row.cards)
+        return ResizeAnswer(problem or beyond_project(snapshot, row.project, more))
 
     def _because(self, snapshot: Snapshot, machine: MachineView) -> dict[str, WaitReason]:
         """By name: why work waits; found once for each state of the store and the machine."""

@@ -20,6 +20,8 @@ from moiety.pool.engine.messages import (
     ExplainRequest,
     ReasonsAnswer,
     ReasonsRequest,
+    ResizeAnswer,
+    ResizeRequest,
     StartsAnswer,
     StartsRequest,
     receive,
@@ -27,7 +29,7 @@ from moiety.pool.engine.messages import (
 )
 from moiety.pool.paths import PoolPaths
 
-A = TypeVar("A", CycleAnswer, ReasonsAnswer, StartsAnswer, ExplainAnswer)
+A = TypeVar("A", CycleAnswer, ReasonsAnswer, StartsAnswer, ExplainAnswer, ResizeAnswer)
 
 
 class EngineProcess:
@@ -55,6 +57,10 @@ class EngineProcess:
     def explain(self, asked: ExplainRequest) -> ExplainAnswer:
         """Why one workload waits, and until when; raises InternalError."""
         return self._ask(asked, ExplainAnswer)
+
+    def resize(self, asked: ResizeRequest) -> ResizeAnswer:
+        """Whether a workload may have another part of its GPUs; raises InternalError."""
+        return self._ask(asked, ResizeAnswer)
 
     def close(self) -> None:
         """End the process."""

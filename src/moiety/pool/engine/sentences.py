@@ -9,7 +9,9 @@ from typing import Final
 import msgspec
 
 from moiety.policy.explain.explanation import Explanation
+from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.decisions import Reason
+from moiety.policy.model.queues import QueueTree
 from moiety.policy.model.snapshot import Snapshot, Task
 from moiety.pool.engine.messages import WaitReason
 from moiety.pool.engine.snapshot import PoolNodes
@@ -47,6 +49,26 @@ def sentence(found: Explanation, kind: str) -> WaitReason:
         named = ", ".join(found.ahead[:AHEAD_MAX]) + (f" and {more} more" if more > 0 else "")
         text = text.replace(are, f"{are} ({named})", 1)
     return WaitReason(kind, text, found.status == "never", dict(found.numbers))
+
+
+def beyond_project(snapshot: Snapshot, project: str, more_milli: int) -> str:
+    """Why a project may not have so much more than what it has; empty: it may."""
+    work = {each.name: each for each in snapshot.workloads}
+    tree = QueueTree(snapshot.queues)
+    for name in tree.path(project):
+        limit = tree.queues[name].limit.gpu_milli
+        has = sum(
+            each.spot.gpu_milli * len(each.spot.gpus)
+            for each in snapshot.running
+            if not work[each.task.workload].is_opportunistic
+            and name in tree.path(work[each.task.workload].queue)
+        )
+        if limit is not None and more_milli > 0 and has + more_milli > limit:
+            return (
+                f"project {name} would have {(has + more_milli) / WHOLE_GPU:g} GPUs, and its limit "
+                f"is {limit / WHOLE_GPU:g}"
+            )
+    return ""
 
 
 def beside(nodes: PoolNodes, why: WaitReason | None) -> WaitReason | None:

@@ -383,6 +383,17 @@ class AuditPage(msgspec.Struct, frozen=True):
     after: int | None = None
 
 
+class WorkUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different of a workload; what is None stays."""
+
+    gpu: float | None = None
+    """The part of each GPU's time."""
+    memory_bytes: int | None = None
+    """Memory of each GPU that is kept for it."""
+    time_limit_s: float | None = None
+    priority: int | None = None
+
+
 class Accepted(msgspec.Struct, frozen=True):
     """The number of a new workload; of an array also how many tasks it has."""
 

@@ -128,6 +128,19 @@ def _change(
     return rows.workload(connection, number)
 
 
+def update(
+    connection: sqlite3.Connection, number: int, state: WorkState, values: dict[str, Any]
+) -> WorkRow:
+    """Change columns of a workload that is in this state still; raises WorkStateWrong."""
+    before = rows.workload(connection, number)
+    if before.state is not state:
+        raise WorkStateWrong(f"workload {number} is {before.state} now", "the same again")
+    values = {**values, "changed": next_change(connection)}
+    names = ", ".join(f"{name} = ?" for name in values)
+    connection.execute(f"UPDATE workload SET {names} WHERE id = ?", (*values.values(), number))
+    return rows.workload(connection, number)
+
+
 def wrong_state(row: WorkRow, state: WorkState) -> WorkStateWrong:
     """Why a workload cannot come into a state."""
     hint = "`moiety queue`, `moiety history`"
