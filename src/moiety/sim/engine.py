@@ -51,7 +51,13 @@ class Engine:
 
     name = "default"
 
-    def __init__(self, queues: Sequence[Queue] = (), monday_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        queues: Sequence[Queue] = (),
+        monday_s: float = 0.0,
+        settings: CycleSettings = SETTINGS,
+    ) -> None:
+        self._settings = settings
         self.memory = PolicyMemory()
         """What it has learned."""
         self._kept = KeptState()
@@ -144,7 +150,7 @@ class Engine:
             snapshot = self.snapshot(pool)
             self._told.clear()
             self._changed.update(dict.fromkeys(self._work))
-        plan = decide(snapshot, MIX, SETTINGS, None, self.memory, self._kept, changes)
+        plan = decide(snapshot, MIX, self._settings, None, self.memory, self._kept, changes)
         for number in self._changed:
             if number in self._work:
                 self._told[number] = self._work[number], self._running.get(number)
