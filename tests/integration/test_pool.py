@@ -212,7 +212,9 @@ def test_a_queued_job_and_a_server_that_was_started_by_hand_both_finish(
     row = pool.ended(int(part.stdout))
     assert row.state is WorkState.DONE, pool.output(row.id)
     assert pool.row(whole).state is WorkState.PENDING, "the server has a quarter of the GPU"
-    text = node.cli("explain", str(whole)).stdout
+    done = node.cli("explain", str(whole))
+    text = done.stdout
+    assert done.returncode == 0, done.stderr
     assert "programs outside the pool have 6" in text, text
     ends.touch()
     _, err = server.communicate(timeout=60)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from moiety.agent.control.rows import GpuUse, GpuUser, StrangerRow
 from moiety.model.share import Share
-from moiety.pool.control.machine import cards_of
+from moiety.pool.control.machine import cards_of, is_below
 
 
 def gpu(index: int, *users: GpuUser, drained: bool = False, lost: str = "") -> GpuUse:
@@ -54,3 +56,12 @@ def test_work_of_the_last_minute_counts_though_nothing_runs_now() -> None:
 def test_drained_and_lost_gpus_get_nothing() -> None:
     cards = cards_of([gpu(0, drained=True), gpu(1, lost="XID 79"), gpu(2)], [], set())
     assert [card.usable for card in cards] == [False, False, True]
+
+
+def test_what_descends_from_a_supervisor_is_the_pools_own() -> None:
+    parent = os.getppid()
+    assert is_below(os.getpid(), {parent})
+    assert is_below(parent, {parent})
+    assert not is_below(os.getpid(), set())
+    assert not is_below(parent, {os.getpid()})
+    assert not is_below((1 << 22) + 1, {parent}), "there is no such process"

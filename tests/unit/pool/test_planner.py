@@ -335,3 +335,15 @@ def test_a_part_that_runs_grows_only_into_what_is_left(
     assert problem(waits, 500, 0) == "it has no GPUs now"
     changes.update(store, first, WorkState.STARTING, {"gpu_milli": 300})
     assert problem(second, 700, 400) == ""
+
+
+def test_work_is_explained_beside_what_runs_outside_the_pool(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    number = submitted(store, 1.0).id
+    card = CardView(index=0, model="A", memory_mib=1000, outside_mib=300, outside_milli=200)
+    view = MachineView(name="box", cpu_milli=8000, memory_mib=1000, cards=[card])
+    found = planner.explain(ExplainRequest(view, 10.0, number))
+    assert found.reason is not None
+    assert "programs outside the pool have 300 MiB and 20 % of the time" in found.reason.text
+    assert planner.starts(StartsRequest(view, 700.0, [number])).starts.keys() == {number}

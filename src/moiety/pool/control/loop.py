@@ -189,7 +189,8 @@ class PoolLoop:
     async def _look(self) -> MachineView:
         own = self.running.agent_workloads
         arguments = self._launcher.agent_arguments
-        self.machine = await asyncio.to_thread(machine.look, self._paths, arguments, own)
+        pids = {each.process.pid for each in self.running.by_number.values()}
+        self.machine = await asyncio.to_thread(machine.look, self._paths, arguments, own, pids)
         return self.machine
 
     async def _suspendable(self) -> tuple[dict[int, int], int]:

@@ -16,15 +16,24 @@ from moiety.pool.paths import PoolPaths
 
 STEP_MILLI: Final = 50
 """Measured use is rounded up to this, so that small changes change nothing."""
-
 MINUTE_S: Final = 60.0
 """Of so much time the agent says how long the work of a process outside moiety ran."""
 
 
-def look(paths: PoolPaths, arguments: list[str], own: Collection[str]) -> MachineView:
+ANCESTORS_MAX: Final = 64
+"""How far above a process its supervisor is looked for."""
+
+
+def look(
+    paths: PoolPaths,
+    arguments: list[str],
+    own: Collection[str],
+    supervisors: Collection[int] = (),
+) -> MachineView:
     """Ask the agent, which is started if there is none; `own` are its names of the pool's shares.
 
-    Blocking. Raises what `ask_or_start` raises.
+    What is below the pool's `supervisors` is the pool's own, also while it is not known to the
+    agent: just before it has its share, and just after. Blocking. Raises as `ask_or_start`.
     """
     gpus = ask_or_start(
         paths.agent, arguments, lambda call: call.ask(protocol.GpusRequest(), protocol.GpuList)
@@ -44,9 +53,33 @@ def look(paths: PoolPaths, arguments: list[str], own: Collection[str]) -> Machin
         name=os.uname().nodename.partition(".")[0] or "localhost",
         cpu_milli=(os.cpu_count() or 1) * 1000,
         memory_mib=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
-        cards=cards_of(gpus.rows, watched.strangers, own, processes.rows),
+        cards=cards_of(
+            gpus.rows,
+            [each for each in watched.strangers if not is_below(each.pid, supervisors)],
+            own,
+            [
+                each
+                for each in processes.rows
+                if each.state == OUTSIDE and not is_below(each.pid, supervisors)
+            ],
+        ),
         arena_mib=status.arena_bytes >> 20,
     )
+
+
+def is_below(pid: int, ancestors: Collection[int]) -> bool:
+    """Whether a process is one of these, or descends from one."""
+    for _ in range(ANCESTORS_MAX):
+        if pid in ancestors:
+            return True
+        if pid <= 1:
+            return False
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+    return False
 
 
 def cards_of(

@@ -40,6 +40,7 @@ from moiety.pool.engine.messages import (
 from moiety.pool.engine.sentences import beside, beyond_project, foreseeable, said, sentence
 from moiety.pool.engine.snapshot import (
     NOTHING,
+    OUTSIDE_QUEUE,
     PoolNodes,
     nodes_of,
     orders_of,
@@ -215,7 +216,7 @@ class PoolPlanner:
                 }
         queues = queues_of(stored.projects(self._connection))
         monday_s = monday_of(now_s)
-        self.memory.divide(len(machine.cards), queues, monday_s)
+        self.memory.divide(len(machine.cards), (*queues, OUTSIDE_QUEUE), monday_s)
         changed = self._changed()
         for row in changed:
             if row.state in ACTIVE or row.state is WorkState.PENDING:

@@ -27,6 +27,7 @@ from moiety.pool.model.records import OUTSIDE, PREEMPTED, RESUMES, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
 MAIN: Final = "main"
+OUTSIDE_QUEUE: Final = Queue(OUTSIDE, quota=Amounts(gpu_milli=0), weight=0.0)
 TASK_STEP_S: Final = 1e-6
 """Tasks of an array are submitted together, and the first are tried first."""
 SHAPES_KEPT: Final = 4096
@@ -212,12 +213,11 @@ def snapshot_of(
         elif eligible.has(row):
             found.append(workload)
     found += (workloads[row.id] for row in may_resume(nodes, active))
-    outside = Queue(OUTSIDE, quota=Amounts(gpu_milli=0), weight=0.0)
     return Snapshot(
         nodes=nodes.nodes,
         workloads=tuple(found),
         running=tuple(running),
-        queues=(*queues, outside),
+        queues=(*queues, OUTSIDE_QUEUE),
         now_s=now_s,
         monday_s=monday_s,
         host_free=dict.fromkeys(
