@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -50,11 +51,32 @@ static void note_made(struct made *made, const char *path, int fd)
     }
 }
 
-/* Opens a file to append to; makes it if it is not there. A link in its place is refused. */
+/* Makes the folders above a file, as far as they are not there. */
+static void make_folders(const char *path)
+{
+    char folder[PATH_MAX];
+    size_t size = strlen(path);
+    if (size >= sizeof folder) {
+        return;
+    }
+    for (size_t i = 1; i < size; i++) {
+        if (path[i] == '/') {
+            memcpy(folder, path, i);
+            folder[i] = 0;
+            (void)mkdir(folder, 0777); /* if it fails, so does the open that follows */
+        }
+    }
+}
+
+/* Opens a file to append to; makes it, and folders for it, if they are not there. A link in its place is refused. */
 static int open_output(const char *path, int place, struct made *made)
 {
     int flags = O_WRONLY | O_APPEND | O_NOFOLLOW | FLAGS;
     int fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+    if (fd < 0 && errno == ENOENT) {
+        make_folders(path);
+        fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+    }
     if (fd >= 0) {
         note_made(made, path, fd);
     } else if (errno == EEXIST) {

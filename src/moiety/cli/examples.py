@@ -121,6 +121,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "diff": (("moiety diff -f pool.yaml", "before `moiety apply -f pool.yaml`"),),
     "down": (("moiety down", "the queue stays"),),
     "slurm": (("moiety slurm install ~/bin", "then sbatch job.sh"),),
+    "slurm check": (
+        ("moiety slurm check job.sh -o json", "what would become of it"),
+        ("moiety slurm check -- --gres=gpu:2 job.sh", "with options of sbatch"),
+    ),
     "slurm install": (("moiety slurm install ~/bin", "sbatch, squeue and the others"),),
     "container": (("moiety container spec --name half --gpu 0.5", "a share for containers"),),
     "container spec": (

@@ -66,6 +66,15 @@ class PoolPaths:
         """A folder for each workload: what its supervisor writes."""
         return self.folder / "workloads"
 
+    @property
+    def spool(self) -> Path:
+        """A folder for each job that has a script, which its user may use."""
+        return self.socket.parent / "spool"
+
+    def spool_of(self, number: int) -> Path:
+        """The folder of one job."""
+        return self.spool / str(number)
+
     def of_workload(self, number: int) -> Path:
         """The folder of one workload."""
         return self.workloads / str(number)

@@ -7,7 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 PREFIX: Final = "slurm."
-NULL: Final = "(null)"
+CLUSTER: Final = "moiety"
+PARTITION: Final = "pool"
+"""The partition of a job that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,8 @@ class JobLabels:
 
     program: str = "sbatch"
     """sbatch, salloc or srun."""
+    name: str = ""
+    """Its name, if that is none of the pool's names: with spaces, say."""
     command: str = ""
     """The path of the script, or the command."""
     submit_dir: str = ""

@@ -123,6 +123,7 @@ ARGUMENTS: dict[Words, list[str]] = {
     ("sim", "what-if"): ["cases.json", "--queue", "q"],
     ("jupyter", "install"): ["--python", "true"],
     ("slurm", "install"): ["bin"],
+    ("slurm", "check"): ["job.sh"],
     ("completion",): ["bash"],
 }
 """with which a command would do something"""

@@ -52,6 +52,11 @@ def let_only(folder: Path, uid: int) -> None:
     _admit(folder, uid, owner=7, user=1)
 
 
+def let_write(folder: Path, uid: int) -> None:
+    """Let one more user use a folder, and no others; OSError without access control lists."""
+    _admit(folder, uid, owner=7, user=7)
+
+
 def open_to_group(socket: Path, mode: int, gid: int | None) -> None:
     """Give a socket this mode and this group; raises OSError."""
     os.chmod(socket, mode & ~0o077)

@@ -186,6 +186,13 @@ class PoolLoop:
         look_s = LOOK_S if plan.look_s is None else plan.look_s - time.time()
         return min(max(look_s, TOGETHER_S), LOOK_S)
 
+    async def seen(self) -> MachineView | None:
+        """The machine as it was seen last; None if its agent does not answer."""
+        if self.machine is None:
+            with contextlib.suppress(MoietyError, OSError):
+                await self._look()
+        return self.machine
+
     async def _look(self) -> MachineView:
         own = self.running.agent_workloads
         arguments = self._launcher.agent_arguments

@@ -20,6 +20,7 @@ from moiety.model.errors import StarterGone
 from moiety.pool.control.card_watch import CardWatch
 from moiety.pool.control.outcomes import AttemptOutcome, is_bad, of_failed_start, of_remains
 from moiety.pool.launch.process_start import Launched, OwnStart, ProcessStart
+from moiety.pool.launch.spool import remove, sweep
 from moiety.pool.launch.supervised import Remains, Supervised, adopt, end_stray, remains_of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
@@ -64,6 +65,7 @@ class RunningWork:
 
     async def adopt_all(self, active: list[WorkRow]) -> None:
         """Take over what an earlier server started."""
+        await asyncio.to_thread(sweep, self._paths, {row.id for row in active})
         for row in active:
             name = await self._write(partial(changes.agent_workload, number=row.id))
             if name:
@@ -157,6 +159,7 @@ class RunningWork:
             )
             return None if after is None else (row, outcome)
 
+        await asyncio.to_thread(remove, self._paths, number)  # before another attempt has its own
         found = await self._write(work)
         self._changed()
         if found is not None:

@@ -23,7 +23,9 @@ from moiety.pool.launch.environment import job_environment
 from moiety.pool.launch.ports import PortBook
 from moiety.pool.launch.process_start import Launched, ProcessStart, StartFailed
 from moiety.pool.launch.specification import life_spec
+from moiety.pool.launch.spool import keep_environment, prepare, with_script
 from moiety.pool.launch.tasks import command_of
+from moiety.pool.launch.variables import filled
 from moiety.pool.model.records import Submission, WorkRow
 from moiety.pool.paths import PoolPaths
 from moiety.pool.starter.spec import Spec, encoded
@@ -71,12 +73,15 @@ class Launcher:
 
     def _start(self, order: LaunchOrder) -> Launched:
         def specify(pid: int) -> tuple[bytes, str]:
+            spool = prepare(self.paths, order.row, order.asked)
             environment, name = self._environment(order, pid)
-            return encoded(self._spec(order, environment)), name
+            environment |= filled(order.asked.variables, order.row, spool)
+            keep_environment(spool, environment)
+            return encoded(self._spec(order, environment, spool)), name
 
         return self.starts.begin(order.row.id, order.row.attempt, specify)
 
-    def _spec(self, order: LaunchOrder, environment: Mapping[str, str]) -> Spec:
+    def _spec(self, order: LaunchOrder, environment: Mapping[str, str], spool: str) -> Spec:
         row, asked = order.row, order.asked
         account = account_of(row.uid, serves_all=self.starts.serves_all)
         return Spec(
@@ -85,7 +90,7 @@ class Launcher:
             uid=account.uid,
             gid=account.gid,
             groups=account.groups,
-            arguments=command_of(asked, self.ports),
+            arguments=with_script(command_of(asked, self.ports), spool),
             environment=environment,
             cwd=asked.cwd,
             umask=asked.umask,

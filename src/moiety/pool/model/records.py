@@ -77,6 +77,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     umask: int = 0o022
     script: str = ""
     """Written to a file of its own before each start; `{script}` in `argv` is its path."""
+    script_encoding: Literal["utf-8", "latin-1"] = "utf-8"
+    """How the script becomes bytes again; latin-1 has each byte as one letter."""
     variables: dict[str, str] = {}
     """Variables whose values are filled in at the start, such as `%j`; empty ones are left out."""
     array: str = ""
@@ -141,6 +143,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         texts += self.environment
         texts += self.environment.values()
         together = "".join(texts)
+        if self.script_encoding == "latin-1" and not all(ord(c) < 256 for c in self.script):
+            raise BadArgument("the script has letters that are not in Latin-1", "UTF-8")
         if "\0" in together:
             raise BadArgument("a text has a NUL character", "the same without it")
         if len(together) + len(texts) > ARGUMENTS_MAX:

@@ -66,7 +66,7 @@ def submit(
     number = insert(connection, asked, values)
     connection.execute(
         "INSERT INTO body VALUES(?, ?, ?)",
-        (number, msgspec.msgpack.encode(asked), asked.script.encode("utf-8", "surrogateescape")),
+        (number, msgspec.msgpack.encode(asked), asked.script.encode(asked.script_encoding)),
     )
     audit(connection, uid, "submit", str(number), now_s)
     if asked.depends:

@@ -29,7 +29,7 @@ async def on_status(pool: ServedPool, request: Request, caller: Caller) -> Respo
         running[row.project] += 1
         milli[row.project] += row.gpu_milli * len(row.cards)
     waiting = rows.waiting_by_project(pool.reader)
-    machine = pool.loop.machine
+    machine = await pool.loop.seen()
     return answer(
         PoolStatus(
             pid=os.getpid(),

@@ -1,0 +1,67 @@
+"""What is kept of the steps of a job, in the job's own folder."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.agent.system.processes import start_time
+
+STEPS: Final = "steps"
+SPOOL_VARIABLE: Final = "MOIETY_JOB_SPOOL"
+
+
+class StepRecord:
+    """The record of one step; only the process that runs it writes to it."""
+
+    def __init__(self, number: int, path: Path | None, content: dict[str, Any]) -> None:
+        self.number = number
+        self._path = path
+        self._content = content
+
+    def write(self, **changes: Any) -> None:
+        """Change what is kept."""
+        self._content |= changes
+        if self._path is None:
+            return
+        temporary = self._path.with_suffix(".new")
+        try:
+            temporary.write_text(json.dumps(self._content))
+            temporary.replace(self._path)
+        except OSError:
+            pass  # the job is over, and its folder is gone
+
+
+def begin(spool: str, content: dict[str, Any]) -> StepRecord:
+    """Take the next number of a step of the job, and write down who runs it."""
+    content = content | {"pid": os.getpid(), "start_ticks": start_time(os.getpid())}
+    if not spool:
+        return StepRecord(0, None, content)
+    folder = Path(spool) / STEPS
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with (folder / "next").open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            number = int(file.read() or 0)
+            file.truncate(0)
+            file.write(str(number + 1))
+    except (OSError, ValueError):
+        return StepRecord(0, None, content)
+    record = StepRecord(number, folder / f"{number}.json", content)
+    record.write()
+    return record
+
+
+def all_of(spool: Path) -> list[dict[str, Any]]:
+    """The records of all steps of a job, each with its `number`; what is damaged is left out."""
+    found = []
+    for path in sorted((spool / STEPS).glob("*.json"), key=lambda p: (len(p.name), p.name)):
+        try:
+            found.append(json.loads(path.read_text()) | {"number": int(path.stem)})
+        except (OSError, ValueError):
+            continue
+    return found

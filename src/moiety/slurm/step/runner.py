@@ -1,0 +1,196 @@
+"""Runs the processes of one step: starts them, passes signals on, and waits for all."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from moiety.slurm.step.output import LabelledPipe
+
+PASSED_ON: Final = (
+    signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGALRM, signal.SIGCONT, signal.SIGINT,
+)  # fmt: skip
+KILL_WAIT_S: Final = 30.0
+"""Time between SIGTERM and SIGKILL, as Slurm's KillWait."""
+ABORT_S: Final = 1.0
+"""A second interrupt within this time kills the step."""
+
+
+@dataclass(slots=True)
+class StepTask:
+    """One process."""
+
+    rank: int
+    argv: Sequence[str]
+    environment: dict[str, str]
+    stdin: int | None
+    stdout: int | None
+    stderr: int | None
+    """Descriptors; None is our own."""
+    process: subprocess.Popen[bytes] | None = None
+    pidfd: int = -1
+    code: int | None = None
+
+
+@dataclass(slots=True)
+class StepRules:
+    """When a step ends early."""
+
+    kills_on_bad_exit: bool = False
+    wait_s: float = 0.0
+    """How long after the first end the others may run; 0: for ever."""
+    has_terminal: bool = False
+    """The processes stay in our process group, so that they may read the terminal."""
+    warn: Callable[[], tuple[float, int] | None] | None = None
+    """Seconds until a signal comes, and its number; asked again when the time has come."""
+
+
+@dataclass(slots=True)
+class StepRun:
+    """The processes of a step while they run."""
+
+    tasks: list[StepTask]
+    rules: StepRules
+    pipes: list[LabelledPipe] = field(default_factory=list)
+    host: str = "localhost"
+    program: str = "srun"
+    _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+    _signals: list[int] = field(default_factory=list)
+    _interrupted_s: float = -10.0
+    _terminate_s: float | None = None
+    _kill_s: float | None = None
+    _is_ended: bool = False
+    """The job is over, so its step ends too."""
+
+    def run(self, over: int = -1) -> int:
+        """Start all, and wait; the exit code. `over` becomes readable when the job ends."""
+        wake, theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+        for number in PASSED_ON:
+            signal.signal(number, lambda got, _: self._signals.append(got))
+        self._selector.register(wake, selectors.EVENT_READ, None)
+        if over >= 0:
+            self._selector.register(over, selectors.EVENT_READ, "over")
+        for pipe in self.pipes:
+            self._selector.register(pipe.read_fd, selectors.EVENT_READ, pipe)
+        for task in self.tasks:
+            self._start(task)
+        warn = self.rules.warn() if self.rules.warn else None
+        warn_at = None if warn is None else time.monotonic() + warn[0]
+        while self._alive() or self.pipes:
+            self._step(wake, over, warn_at)
+            if warn_at is not None and time.monotonic() >= warn_at and self.rules.warn:
+                warn = self.rules.warn()
+                warn_at = None if warn is None else time.monotonic() + warn[0]
+                if warn is not None and warn[0] <= 0:
+                    self.send(warn[1])
+                    warn_at = None
+        return max((task.code or 0 for task in self.tasks), default=0)
+
+    def _alive(self) -> list[StepTask]:
+        return [task for task in self.tasks if task.code is None]
+
+    def _start(self, task: StepTask) -> None:
+        try:
+            task.process = subprocess.Popen(
+                list(task.argv),
+                env=task.environment,
+                stdin=task.stdin,
+                stdout=task.stdout,
+                stderr=task.stderr,
+                process_group=None if self.rules.has_terminal else 0,
+            )
+        except OSError as error:
+            self._say(f"error: {task.argv[0]}: {error.strerror}")
+            task.code = 2 if isinstance(error, FileNotFoundError) else 13
+        else:
+            task.pidfd = os.pidfd_open(task.process.pid)
+            self._selector.register(task.pidfd, selectors.EVENT_READ, task)
+        for fd in (task.stdin, task.stdout, task.stderr):
+            if fd is not None and fd > 2:
+                os.close(fd)
+
+    def _step(self, wake: int, over: int, warn_at: float | None) -> None:
+        times = [t for t in (self._terminate_s, self._kill_s, warn_at) if t is not None]
+        timeout = max(min(times) - time.monotonic(), 0) if times else None
+        for key, _ in self._selector.select(timeout):
+            if isinstance(key.data, StepTask):
+                self._ended(key.data)
+            elif isinstance(key.data, LabelledPipe):
+                if not key.data.copy():
+                    self._selector.unregister(key.fd)
+                    os.close(key.fd)
+                    self.pipes.remove(key.data)
+            elif key.data == "over":
+                self._selector.unregister(over)
+                self._is_ended = True
+                self.terminate()
+            else:
+                os.read(wake, 512)
+        while self._signals:
+            self._got(self._signals.pop(0))
+        now_s = time.monotonic()
+        if self._terminate_s is not None and now_s >= self._terminate_s:
+            self.terminate()
+        if self._kill_s is not None and now_s >= self._kill_s:
+            self._kill_s = None
+            self.send(signal.SIGKILL)
+
+    def _got(self, number: int) -> None:
+        if number == signal.SIGINT:
+            if self.rules.has_terminal:
+                return  # the terminal sent it to them as well
+            now_s = time.monotonic()
+            if now_s - self._interrupted_s < ABORT_S:
+                self.send(signal.SIGKILL)
+                return
+            self._interrupted_s = now_s
+            self._say("interrupt (one more within 1 sec to abort)")
+        self.send(number)
+
+    def send(self, number: int) -> None:
+        """Send a signal to all processes of the step, and to what they have started."""
+        for task in self._alive():
+            if task.process is None:
+                continue
+            try:
+                if self.rules.has_terminal:
+                    os.kill(task.process.pid, number)
+                else:
+                    os.killpg(task.process.pid, number)
+            except ProcessLookupError:
+                pass  # it has just ended
+
+    def terminate(self) -> None:
+        """End the step: SIGTERM, and SIGKILL later."""
+        self._terminate_s = None
+        if self._kill_s is None:
+            self._kill_s = time.monotonic() + KILL_WAIT_S
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGTERM)
+
+    def _ended(self, task: StepTask) -> None:
+        assert task.process is not None
+        self._selector.unregister(task.pidfd)
+        os.close(task.pidfd)
+        code = task.process.wait()
+        task.code = 128 - code if code < 0 else code
+        if code > 0:
+            self._say(f"error: {self.host}: task {task.rank}: Exited with exit code {code}")
+        elif code < 0:
+            self._say(f"error: {self.host}: task {task.rank}: {signal.strsignal(-code)}")
+        if code and self.rules.kills_on_bad_exit and self._kill_s is None:
+            self.terminate()
+        elif self.rules.wait_s and self._terminate_s is None and self._kill_s is None:
+            self._terminate_s = time.monotonic() + self.rules.wait_s
+
+    def _say(self, text: str) -> None:
+        print(f"{self.program}: {text}", file=sys.stderr, flush=True)
