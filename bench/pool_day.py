@@ -25,8 +25,9 @@ from bench.policy_traces import OPENB
 from moiety.devices.native import native_dir, simgpu_dir
 from moiety.pool.client import PoolClient
 from moiety.pool.engine.planner import NO_MOVES
+from moiety.pool.model.project_rows import ProjectRow, Projects
 from moiety.pool.model.projects import queues_of
-from moiety.pool.model.records import Accepted, ProjectRow, Projects, Submission, WorkRow
+from moiety.pool.model.records import Accepted, Submission, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import rows
 from moiety.pool.store.database import reader

@@ -8,7 +8,7 @@ from moiety.cli.output import emit_json, output_option
 from moiety.cli.pool_files import read_projects
 from moiety.model.format import plain
 from moiety.pool.client import PoolClient
-from moiety.pool.model.records import ProjectsDiff
+from moiety.pool.model.project_rows import ProjectsDiff
 
 
 @click.command()

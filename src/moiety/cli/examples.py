@@ -40,7 +40,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "suspend": (
         ("moiety suspend train.py", "its memory leaves the GPU; it waits"),
-        ("moiety suspend 3 --timeout 0", "do not wait until its memory has left"),
+        ("moiety suspend 3 --timeout 5s", "wait no longer until its memory has left"),
     ),
     "resume": (("moiety resume train.py", "it goes on where it was"),),
     "status": (
@@ -110,7 +110,7 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "release": (("moiety release 7", "also after three starts that failed"),),
     "backup": (("moiety backup /backup/pool.db", "a copy of the store, while the pool runs"),),
     "restore": (
-        ("moiety down && moiety restore /backup/pool.db", "the copy instead of the store"),
+        ("moiety restore /backup/pool.db", "the copy instead of the store, after `moiety down`"),
     ),
     "history": (
         ("moiety history --limit 5", "the last five"),

@@ -10,7 +10,7 @@ import msgspec
 
 from moiety.model.errors import PoolFileInvalid, YamlMissing
 from moiety.model.format import format_bytes
-from moiety.pool.model.records import Projects
+from moiety.pool.model.project_rows import Projects
 
 FILE_MAX: Final = 1 << 20
 

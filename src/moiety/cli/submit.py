@@ -17,7 +17,8 @@ from moiety.cli.pool_files import read_yaml
 from moiety.cli.submit_life import gpus_of, life_options, life_values
 from moiety.model.errors import BadArgument, PoolFileInvalid
 from moiety.pool.client import PoolClient
-from moiety.pool.model.records import DEFAULT_PROJECT, GRACE_S, Accepted, Submission
+from moiety.pool.model.project_rows import DEFAULT_PROJECT
+from moiety.pool.model.records import GRACE_S, Accepted, Submission
 
 DROPPED: Final = ("MOIETY_SOCKET",)
 """Variables of the program that submits: those of its own share."""

@@ -96,8 +96,7 @@ class Cycle:
         self.state.worth_ends = settings.worth_ends
         self._memory = memory
         if memory is not None:
-            if settings.worth_orders:
-                self.state.worth = memory.worth(snapshot.now_s)
+            self.state.worth = memory.worth(snapshot.now_s) if settings.worth_orders else {}
             self.state.yielded = memory.yielded(snapshot.now_s)
             if memory.credit is not None:
                 self.state.standing.credit = memory.credit

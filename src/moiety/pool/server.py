@@ -36,6 +36,8 @@ from moiety.pool.store.database import StoreFiles, reader
 from moiety.pool.store.turns import SubmitRules
 
 BACKLOG: Final = 1024
+KEEP_ALIVE_S: Final = 300
+"""A connection on which nothing is asked for this long is closed."""
 
 
 class PoolServer(uvicorn.Server):
@@ -74,6 +76,7 @@ async def serve(
             access_log=False,
             proxy_headers=False,  # only the kernel says who asks
             backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
     )

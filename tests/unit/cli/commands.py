@@ -95,5 +95,6 @@ def check_said(words: list[str], code: int, said: str) -> None:
     assert "\x1b" not in said, words
     assert code != InternalError.exit_code, (words, said)
     assert "the agent failed on it" not in said, (words, said)
-    if code and words[0] != "doctor" and words[:2] != ["agent", "status"]:  # not errors, findings
+    findings = words[0] == "doctor" or words[:2] in (["agent", "status"], ["slurm", "check"])
+    if code and not findings:
         assert re.search(r"^(moiety: |Error: )", said, re.MULTILINE), (words, code, said)

@@ -24,6 +24,7 @@ WITHOUT_JSON = {
     ("trace",): "-o names the file of JSON that it writes",
     ("container", "spec"): "--output - prints the JSON",
     ("logs",): "it prints what a program has written",
+    ("attach",): "it prints what a program writes",
     ("container", "hook"): "runtimes call it, and go by its exit code",
     ("agent", "unit"): "it prints a file",
     ("completion",): "it prints a script",

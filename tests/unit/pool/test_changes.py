@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from moiety.model.errors import BadArgument, ProjectUnknown, WorkStateWrong
-from moiety.pool.model.records import ProjectRow
+from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, project_check, rows
 from moiety.pool.store.insertion import log_path

@@ -8,8 +8,9 @@ import pytest
 from moiety.pool.engine import learning
 from moiety.pool.engine.learning import PoolMemory
 from moiety.pool.engine.snapshot import workload_of
+from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.projects import queues_of
-from moiety.pool.model.records import ProjectRow, WorkRow
+from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 
 HOUR = 3600.0

@@ -12,7 +12,8 @@ from moiety.config.table import PoolSettings
 from moiety.model.errors import NotAllowed
 from moiety.pool.api.administrators import Administrators, of_settings
 from moiety.pool.api.peer import Caller
-from moiety.pool.model.records import ProjectRow, WorkRow
+from moiety.pool.model.project_rows import ProjectRow
+from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 
 OTHER = 54321

@@ -18,8 +18,9 @@ from moiety.pool.engine.messages import (
     StartsRequest,
 )
 from moiety.pool.engine.planner import PoolPlanner
+from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.projects import FIRST_MONDAY_S, monday_of
-from moiety.pool.model.records import PREEMPTED, ProjectRow
+from moiety.pool.model.records import PREEMPTED
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, memory
 from moiety.pool.store.database import reader

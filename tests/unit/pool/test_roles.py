@@ -11,7 +11,8 @@ from moiety.agent.system.users import USERS, User
 from moiety.model.errors import NotAllowed
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.roles import ProjectRoles, roles_of
-from moiety.pool.model.records import ProjectRow, WorkRow
+from moiety.pool.model.project_rows import ProjectRow
+from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes
 from tests.support.pool_store import store_in

@@ -16,8 +16,9 @@ from moiety.pool.engine.snapshot import (
     whole_memory_mib,
     workload_of,
 )
+from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.projects import FIRST_MONDAY_S, queues_of
-from moiety.pool.model.records import ProjectRow, WorkRow
+from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 
 NOW_S = 1000.0

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from moiety.agent.system.paths import Directory
 from moiety.pool.launch.spool import keep_environment, prepare, remove, sweep, with_script
@@ -33,6 +34,17 @@ def test_a_job_has_its_script_in_a_folder_of_its_own(tmp_path: Path) -> None:
     assert (Path(spool) / "environment").read_bytes() == b"A=1\0B=x\ny"
     remove(paths, 12)
     assert not Path(spool).exists()
+
+
+def test_a_link_in_the_place_of_the_variables_is_not_followed(tmp_path: Path) -> None:
+    theirs = tmp_path / "pool.db"
+    theirs.write_text("the store")
+    spool = tmp_path / "7"
+    spool.mkdir()
+    (spool / "environment").symlink_to(theirs)
+    with pytest.raises(FileExistsError):
+        keep_environment(str(spool), {"A": "1"})
+    assert theirs.read_text() == "the store"
 
 
 def test_bytes_that_are_no_text_are_in_the_script(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from moiety.pool.control import suspension as module
 from moiety.pool.control.suspension import SuspendedWork
 from moiety.pool.engine.messages import CardView, CycleRequest, MachineView
 from moiety.pool.engine.planner import PoolPlanner
-from moiety.pool.model.records import BY_USER, RESUMES, ProjectRow, WorkRow
+from moiety.pool.model.project_rows import ProjectRow
+from moiety.pool.model.records import BY_USER, RESUMES, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, rows, suspension
 from moiety.pool.store.database import reader

@@ -38,8 +38,6 @@ from moiety.devices.native import is_simulated
 from moiety.model.errors import AgentBusy, AgentVersion, BadArgument, CapacityMismatch, MoietyError
 from moiety.wire.layout import VERSION, VERSION_LEAST
 
-NO_USER: Final = -1
-"""A user who has no program."""
 EVENTS_PAGE: Final = 500
 EVENTS_WAIT_S: Final = 5.0
 READ_S: Final = 10.0
@@ -255,13 +253,11 @@ class ControlCommands:
         return self.reports.watched(asked)
 
     async def metrics(self) -> bytes:
-        """Return the answer to Prometheus."""
+        """Return the answer to Prometheus; every user can ask a port."""
         usages = await self.reports.usages()
         seen = metrics.snapshot(self.reports, usages, self.began_s, self.runtime.now())
-        at = self.options.metrics
-        if self.directory.shared and at and not at.path:  # every user can ask a port
-            rows = rows_for(seen.processes, NO_USER, self.options.visible)
-            seen = dataclasses.replace(seen, processes=rows)
+        if self.directory.shared and self.options.metrics and not self.options.metrics.path:
+            seen = metrics.for_everybody(seen, self.options.visible)
         return await asyncio.get_running_loop().run_in_executor(None, metrics.exposition, seen)
 
     def _visible_to(self, peer: processes.Peer) -> Visible:
@@ -317,9 +313,8 @@ class ControlCommands:
         must_be_admin(peer, "change how this agent decides")
         before = self.changed.without_settings() if asked.defaults else self.changed
         changed = before.and_then(asked.settings)
-        as_started = self.options.settings_over(self.settings.now)
         try:
-            found = changed.over(as_started)
+            found = changed.over(self.options.settings_over(self.settings.now))
         except ValueError as error:
             raise BadArgument.of(error, "moiety set --help") from None
         saved_settings.write(self.directory, changed, self.options)

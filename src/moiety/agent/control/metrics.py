@@ -10,13 +10,15 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from moiety.agent.control.report import Reports
 from moiety.agent.control.rows import GpuRow, ProcessRow
+from moiety.agent.control.visibility import rows_for
 from moiety.agent.core.journal_events import REASONS
 from moiety.agent.monitor.usage_monitor import UsageMonitor
+from moiety.config.values import Visible
 from moiety.devices.interface import Usage
 from moiety.enforcement.policy import Offence
 from moiety.version import __version__
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
     from moiety.devices.telemetry import Telemetry
 
+NO_USER: Final = -1
+"""A user who has no program."""
 MIB: Final = 1 << 20
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
@@ -157,6 +161,11 @@ def snapshot(
         began_s=time.time() - (now_s - began_s),
         host=socket.gethostname(),
     )
+
+
+def for_everybody(seen: MetricsSnapshot, visible: Visible) -> MetricsSnapshot:
+    """The same as every user may see it."""
+    return replace(seen, processes=rows_for(seen.processes, NO_USER, visible))
 
 
 def _offences(monitor: UsageMonitor | None) -> dict[str, int]:

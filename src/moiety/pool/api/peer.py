@@ -15,7 +15,8 @@ from moiety.agent.system.users import name_of
 from moiety.model.errors import NotAllowed
 from moiety.pool.api.administrators import OWN, Administrators
 from moiety.pool.api.roles import NO_ROLES, ProjectRoles, are_named
-from moiety.pool.model.records import ProjectRow, WorkRow
+from moiety.pool.model.project_rows import ProjectRow
+from moiety.pool.model.records import WorkRow
 
 
 class PeerProtocol(HttpToolsProtocol):

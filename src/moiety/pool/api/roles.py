@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from moiety.agent.system.users import USERS
-from moiety.pool.model.records import ProjectRow
+from moiety.pool.model.project_rows import ProjectRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from moiety.pool.engine.messages import (
     StartOrder,
     WaitReason,
 )
+from moiety.pool.model.project_rows import OUTSIDE
 from moiety.pool.model.projects import FIRST_MONDAY_S
-from moiety.pool.model.records import OUTSIDE, PREEMPTED, RESUMES, WorkRow
+from moiety.pool.model.records import PREEMPTED, RESUMES, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
 MAIN: Final = "main"

@@ -36,12 +36,17 @@ def prepare(paths: PoolPaths, row: WorkRow, asked: Submission) -> str:
 
 
 def keep_environment(spool: str, environment: Mapping[str, str]) -> None:
-    """Write down the variables of a job, for commands that its user starts beside it."""
+    """Write down the variables of a job, for commands that its user starts beside it.
+
+    Raises OSError, also if there is a file of that name.
+    """
     if spool:
         content = b"\0".join(os.fsencode(f"{name}={value}") for name, value in environment.items())
-        path = Path(spool) / ENVIRONMENT
-        path.write_bytes(content)
-        path.chmod(0o444)  # only its user comes into the folder
+        # Its user may write into the folder already: what is there is not followed.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(Path(spool) / ENVIRONMENT, flags, 0o444), "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), 0o444)  # only its user comes into the folder
 
 
 def _give(folder: Path, uid: int) -> None:

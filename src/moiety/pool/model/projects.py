@@ -10,7 +10,7 @@ from moiety.model.errors import BadArgument
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue, Window
 from moiety.pool.model.names import NAME
-from moiety.pool.model.records import WEIGHT_MAX, ProjectRow
+from moiety.pool.model.project_rows import WEIGHT_MAX, ProjectRow
 from moiety.sim import schedule
 
 FIRST_MONDAY_S: Final = 4 * 86400.0

@@ -11,19 +11,17 @@ from moiety.model.errors import BadArgument
 from moiety.pool.model.arrays import parse_array
 from moiety.pool.model.dependencies import parse_depends
 from moiety.pool.model.names import NAME
+from moiety.pool.model.project_rows import DEFAULT_PROJECT, ProjectUse
 from moiety.pool.model.signals import WARN_MAX_S
 from moiety.pool.model.states import WorkState
 
-DEFAULT_PROJECT: Final = "default"
-OUTSIDE: Final = "(outside)"
-"""The queue of what uses the GPUs without the pool; no project can have this name."""
 WHOLE_MILLI: Final = 1000
 PREEMPTED: Final = "preempted"
+"""Work that gives its GPUs to other work ends with this intent."""
 BY_USER: Final = "suspended"
 """The intent of work that is suspended until a user resumes it."""
 RESUMES: Final = "resumes"
 """The intent of suspended work that goes on as soon as its GPUs have room."""
-"""Work that gives its GPUs to other work ends with this intent."""
 GRACE_S: Final = 10.0
 """The time between SIGTERM and SIGKILL."""
 ARGUMENTS_MAX: Final = 1 << 21
@@ -36,7 +34,6 @@ PROCESSES_MAX: Final = 1024
 RETRIES_MAX: Final = 1000
 SIGNAL_MAX: Final = 64
 GRACE_MAX_S: Final = 86400.0
-WEIGHT_MAX: Final = 1e6
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -277,51 +274,6 @@ class WorkPage(msgspec.Struct, frozen=True):
     """By the number of a row that stands for several waiting tasks of its array: their indices."""
     notes: list[str] = []
     """What users should know about the pool now, such as that a GPU is drained."""
-
-
-class ProjectRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A project, as pool.yaml has it. Quotas and limits are numbers of GPUs."""
-
-    name: str
-    parent: str | None = None
-    quota: float | None = 0.0
-    """What it can have at any time; None: as much as there is."""
-    limit: float | None = None
-    """The most that it ever has; None: as much as there is."""
-    weight: float = 1.0
-    priority: int = 0
-    windows: list[str] = []
-    """Times of a week with another quota, such as `mon-fri 20:00-08:00=12`, in local time."""
-    users: list[str] = []
-    """Who may submit: users, and groups as `@name`; empty: every user."""
-    viewers: list[str] = []
-    """Who sees names, commands and reasons of its work; users and groups."""
-    admins: list[str] = []
-    """Who may cancel, hold and prefer its work, and that of projects below it."""
-
-
-class Projects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of pool.yaml."""
-
-    projects: list[ProjectRow]
-
-
-class ProjectsDiff(msgspec.Struct, frozen=True, kw_only=True):
-    """What an `apply` would change."""
-
-    changes: list[str]
-    """One line for each value that would be different."""
-    above: list[str]
-    """One line for each project that would have more than it may, as things are now."""
-
-
-class ProjectUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A project with what it has now."""
-
-    project: ProjectRow
-    running: int
-    waiting: int
-    gpu_milli: int
 
 
 class PoolStatus(msgspec.Struct, frozen=True, kw_only=True):

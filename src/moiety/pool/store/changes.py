@@ -13,7 +13,8 @@ import msgspec
 
 from moiety.model.errors import BadArgument, WorkStateWrong
 from moiety.pool.model.names import NAME
-from moiety.pool.model.records import ProjectRow, Submission, WorkRow, shape_of
+from moiety.pool.model.project_rows import ProjectRow
+from moiety.pool.model.records import Submission, WorkRow, shape_of
 from moiety.pool.model.states import ACTIVE, ENDS, WAITING, WorkState, may_follow
 from moiety.pool.store import dependencies, project_check, rows
 from moiety.pool.store.insertion import insert

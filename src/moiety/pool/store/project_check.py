@@ -11,8 +11,8 @@ import msgspec
 
 from moiety.model.errors import BadArgument, InvalidValue
 from moiety.policy.model.queues import QueueTree
+from moiety.pool.model.project_rows import ProjectRow, ProjectsDiff
 from moiety.pool.model.projects import monday_of, queues_of
-from moiety.pool.model.records import ProjectRow, ProjectsDiff
 from moiety.pool.model.states import ACTIVE
 from moiety.pool.store import rows
 

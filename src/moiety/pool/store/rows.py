@@ -11,7 +11,8 @@ import msgspec
 
 from moiety.model.errors import ProjectUnknown, WorkAmbiguous, WorkUnknown
 from moiety.pool.model.arrays import TASK
-from moiety.pool.model.records import PAGE_MAX, ProjectRow, Submission, WorkPage, WorkRow
+from moiety.pool.model.project_rows import ProjectRow
+from moiety.pool.model.records import PAGE_MAX, Submission, WorkPage, WorkRow
 from moiety.pool.model.states import ENDS, WorkState
 
 FORESEEN: Final = frozenset({"expected_start_s", "expected_low_s", "expected_high_s"})

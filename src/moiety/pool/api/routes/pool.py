@@ -14,7 +14,8 @@ from starlette.responses import Response
 from moiety.pool.api.answers import answer
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.model.records import PoolStatus, ProjectUse
+from moiety.pool.model.project_rows import ProjectUse
+from moiety.pool.model.records import PoolStatus
 from moiety.pool.model.states import ACTIVE
 from moiety.pool.store import rows
 from moiety.version import __version__

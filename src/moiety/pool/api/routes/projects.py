@@ -12,7 +12,7 @@ from starlette.responses import Response
 from moiety.pool.api.answers import answer, body_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.model.records import Projects, ProjectsDiff
+from moiety.pool.model.project_rows import Projects, ProjectsDiff
 from moiety.pool.store import changes, project_check, rows
 
 
