@@ -29,7 +29,7 @@ SOURCES := $(shell find native src -not -path '*/__pycache__*' -not -path '*/.*'
            CMakeLists.txt pyproject.toml README.md LICENSE man/moiety.1 tools/zig.cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help set-up demo pool-demo test mutants test-quarantined test-containers test-frameworks test-slurm test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel upgrade-check release-check image clean
+.PHONY: help set-up demo pool-demo test mutants test-quarantined test-containers test-frameworks test-slurm test-slurm-tools test-kube kube-bed kube-warm check format docs bench soak bench-policy gpu-facts gpu-check gpu-bundle wheel upgrade-check release-check image clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,11 @@ test-containers: $(WORK)/installed  ## podman and runc with shares of a simulate
 test-slurm: $(WORK)/installed  ## jobs in a pool and in real Slurm are compared; ARGS="-k array" chooses
 	@$(PY) tests/slurm/setup.py
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m slurm -rs tests/slurm $(ARGS)
+
+# They go into a cache that all checkouts share; where they cannot be had, the tests say so.
+test-slurm-tools: $(WORK)/installed  ## submitit, dask-jobqueue and Snakemake, unmodified, on a pool; ARGS="-k dask" chooses
+	@$(PY) tests/slurm_tools/setup.py
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m slurm_tools -rs tests/slurm_tools $(ARGS)
 
 # Kubernetes is built from Go's modules, into a cache that all checkouts share.
 kube-bed: $(WORK)/installed  ## build Kubernetes, containerd and kwok for test-kube: ten minutes, once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -165,14 +166,16 @@ def _show_node(given: Given, words: list[str]) -> int:
     node = _look()
     for name in _hosts(words) if words else [node.host]:
         if name != node.host:
-            raise UsageError(f"Node {options.plain(name)[:80]} not found")
+            print(f"Node {options.plain(name)[:80]} not found")
+            return 1
         _print(given, machine.node_lines(node))
     return 0
 
 
 def _show_partition(given: Given, words: list[str]) -> int:
     if words and words[0] != PARTITION:
-        raise UsageError(f"Partition {options.plain(words[0])[:80]} not found")
+        print(f"Partition {options.plain(words[0])[:80]} not found")
+        return 1
     _print(given, machine.partition_lines(_look()))
     return 0
 
@@ -196,6 +199,8 @@ def _show_alias(given: Given, words: list[str]) -> int:
 def _each(verb: str, words: list[str]) -> int:
     """Do it to each of these jobs; 1 if one of them refuses."""
     pool, code = SlurmPool(), 0
+    if verb.startswith("requeue"):  # a job that requeues itself ends this process, too
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         for target in _targets(words):
             try:
