@@ -92,7 +92,9 @@ class Chosen:
 
     def has(self, *gpus: int) -> None:
         """The share exists, with these GPUs."""
-        record = SimpleNamespace(gpus=[self.uuids[at] for at in gpus], share=Share(gpu=0.5))
+        half = Share(gpu=0.5)
+        named = [self.uuids[at] for at in gpus]
+        record = SimpleNamespace(gpus=named, share=half, promised=half)
         self.agent.workloads.by_id["half"] = SimpleNamespace(
             record=record,
             cards=record.gpus,

@@ -58,7 +58,12 @@ class Agent:
         self.machine.now_s += 1
         found = SimpleNamespace(
             record=SimpleNamespace(
-                id=str(number), share=share, program=program, chosen=list(cards), gpus=list(only)
+                id=str(number),
+                share=share,
+                promised=share,
+                program=program,
+                chosen=list(cards),
+                gpus=list(only),
             ),
             cards=list(cards or only),
             clients=set(),

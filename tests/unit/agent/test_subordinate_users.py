@@ -149,7 +149,7 @@ def test_their_shares_are_the_owners(tmp_path: Path) -> None:
     path.write_text('[users.65001]\nworkloads = 1\nmemory = "5GiB"\n')
     file = read(path, Kind.SYSTEM)
     assert file
-    record = SimpleNamespace(uid=SUB, share=Share())
+    record = SimpleNamespace(uid=SUB, share=Share(), promised=Share())
     workloads: Any = SimpleNamespace(
         by_id={"a": SimpleNamespace(record=record)}, on_owner=[], divide=lambda _: None
     )
