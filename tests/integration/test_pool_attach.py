@@ -20,8 +20,9 @@ def test_it_follows_from_now_on_and_ends_as_the_workload_does(make_pool: MakePoo
     until(lambda: pool.output(number), "it runs")
 
     def attached() -> subprocess.Popen[str]:
+        listens = ("env", "--default-signal=INT")  # what runs tests may have it ignored
         return subprocess.Popen(
-            [sys.executable, "-m", "moiety", "attach", str(number)], env=pool.node.env,
+            [*listens, sys.executable, "-m", "moiety", "attach", str(number)], env=pool.node.env,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
