@@ -90,6 +90,7 @@ def served(folder: Path, uid: int) -> Iterator[tuple[str, ServedPool]]:
     engine = EngineProcess(paths, sys.stderr.fileno())
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()  # who asks before the server does waits for it
     made: list[tuple[ServedPool, PoolServer]] = []
     is_made = threading.Event()
 

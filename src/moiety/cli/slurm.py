@@ -38,9 +38,11 @@ def install(folder: Path, output: str) -> None:
 
 
 @slurm.command()
-@click.option("--cpus", type=int, help="As if the machine had this many processors.")
+@click.option(
+    "--cpus", type=click.IntRange(1, 1 << 20), help="As if the machine had this many processors."
+)
 @click.option("--host-memory", type=Size(), help="As if it had this much memory.")
-@click.option("--gpus", type=int, help="As if it had this many GPUs.")
+@click.option("--gpus", type=click.IntRange(0, 1 << 16), help="As if it had this many GPUs.")
 @click.option("--gpu-model", default="", help="The model of these GPUs.")
 @click.option("--strict", is_flag=True, help="Refuse a model of GPU that is not here.")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
