@@ -73,7 +73,8 @@ class Side:
             kept = {n: v for n, v in known.items() if COMPARED.match(n) and n not in NOT_HERE}
             for name, value in kept.items():
                 named = value.replace(str(self.folder), "FOLDER")
-                kept[name] = "JOB" if named in (job, array) else named
+                is_id = name.endswith(("JOB_ID", "JOBID")) and named in (job, array)
+                kept[name] = "JOB" if is_id else named
             kept |= dict.fromkeys(OF_THE_SITE, "")
             if "SLURM_JOB_GPUS" in kept:  # which of them is a matter of place
                 count = len(kept["SLURM_JOB_GPUS"].split(","))
