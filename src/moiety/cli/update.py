@@ -6,9 +6,10 @@ import click
 
 from moiety.cli.output import Duration, Fraction, Size, emit_json, output_option
 from moiety.cli.pool_rows import asked_of
+from moiety.model.errors import BadArgument
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
-from moiety.pool.model.records import WorkRow, WorkUpdate
+from moiety.pool.model.records import WorkRow
 
 
 @click.command()
@@ -16,7 +17,11 @@ from moiety.pool.model.records import WorkRow, WorkUpdate
 @click.option("--gpu", type=Fraction(), help="The part of each GPU's time.")
 @click.option("--memory", type=Size(), help="Memory of each GPU that is kept for it.")
 @click.option("--time", "time_limit", type=Duration(), help="Its time limit, while it waits.")
-@click.option("--priority", type=int, help="More goes first; only administrators raise it.")
+@click.option(
+    "--priority",
+    type=int,
+    help="More goes first, while it waits; only administrators raise it above 0.",
+)
 @output_option
 def update(
     target: str,
@@ -30,8 +35,11 @@ def update(
 
     A part of a GPU becomes larger at once if what was promised of that GPU leaves room for it.
     """
-    wanted = WorkUpdate(gpu=gpu, memory_bytes=memory, time_limit_s=time_limit, priority=priority)
-    row = PoolClient().post(of(target, "update"), WorkRow, wanted)
+    said = {"gpu": gpu, "memory_bytes": memory, "time_limit_s": time_limit, "priority": priority}
+    new = {name: value for name, value in said.items() if value is not None}
+    if not new:
+        raise BadArgument("nothing is to be different", "--gpu, --memory, --time or --priority")
+    row = PoolClient().post(of(target, "amend"), WorkRow, new)
     if output == "json":
         emit_json(row)
         return

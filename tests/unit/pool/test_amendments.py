@@ -8,6 +8,7 @@ import pytest
 
 from moiety.model.errors import BadArgument, WorkStateWrong
 from moiety.pool.model.amendment import Amendment
+from moiety.pool.model.labels import LABELS_MAX
 from moiety.pool.store import amendments, changes
 from tests.support.pool_store import store_in, submitted
 
@@ -33,8 +34,39 @@ def test_running_work_keeps_its_time_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"name": "a b"}, {"time_limit_s": -1.0}, {"priority": 10**9}, {"begin_s": -5.0}],
+    [
+        {"name": "a b"},
+        {"time_limit_s": -1.0},
+        {"priority": 10**9},
+        {"begin_s": -5.0},
+        {"gpu": 1.5},
+        {"gpu": 0.0},
+        {"memory_bytes": -1},
+        {"labels": {"a": "x" * LABELS_MAX}},
+    ],
 )
 def test_values_that_make_no_sense_are_refused(values: dict[str, object]) -> None:
     with pytest.raises(BadArgument):
         Amendment(**values).check()  # type: ignore[arg-type]
+
+
+def test_labels_have_a_bound_together(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    half = "x" * (LABELS_MAX // 2)
+    number = submitted(store, labels={"a": half}).id
+    with pytest.raises(BadArgument, match="64 Ki letters"):
+        amendments.amend(store, number, Amendment(labels={"b": half}))
+    assert amendments.amend(store, number, Amendment(labels={"a": "1"})).labels == {"a": "1"}
+
+
+def test_a_part_of_a_gpu_is_for_work_that_was_promised_one(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    number = submitted(store, gpu=0.5, memory_bytes=1 << 30, memory_limit_bytes=2 << 30).id
+    row = amendments.amend(store, number, Amendment(gpu=0.25, memory_bytes=(1 << 20) + 1))
+    assert (row.gpu_milli, row.gpu_memory_mib) == (250, 2)
+    with pytest.raises(BadArgument, match="above its memory limit"):
+        amendments.amend(store, number, Amendment(memory_bytes=3 << 30))
+    for values in ({"gpus": 0}, {"opportunistic": True}):
+        other = submitted(store, **values).id
+        with pytest.raises(BadArgument, match="nothing of a GPU"):
+            amendments.amend(store, other, Amendment(gpu=0.5))

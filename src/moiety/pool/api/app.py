@@ -30,7 +30,6 @@ from moiety.pool.api.routes import (
     pool,
     projects,
     records,
-    update,
     work,
 )
 from moiety.pool.model.names import API_VERSION
@@ -52,7 +51,6 @@ ROUTES: Final[tuple[ApiRoute, ...]] = (
     *pool.ROUTES,
     *projects.ROUTES,
     *acts.ROUTES,
-    *update.ROUTES,
     *arrays.ROUTES,
     *attempts.ROUTES,
     *audit.ROUTES,

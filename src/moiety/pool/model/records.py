@@ -10,6 +10,7 @@ from moiety.model.cards import COUNT_MAX
 from moiety.model.errors import BadArgument
 from moiety.pool.model.arrays import parse_array
 from moiety.pool.model.dependencies import parse_depends
+from moiety.pool.model.labels import check_labels
 from moiety.pool.model.names import NAME
 from moiety.pool.model.project_rows import DEFAULT_PROJECT, ProjectUse
 from moiety.pool.model.signals import WARN_MAX_S
@@ -132,6 +133,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.time_limit_s is not None and not 0 < self.time_limit_s < 1e9:
             raise BadArgument(f"{self.time_limit_s:g} s is no time limit", "--time 2h, say")
         self._check_life()
+        check_labels(self.labels)
         if abs(self.priority) > 1_000_000:
             raise BadArgument(f"{self.priority} is no priority", "at most 1000000")
         if self.opportunistic and not self.preemptible:
@@ -337,17 +339,6 @@ class AuditPage(msgspec.Struct, frozen=True):
 
     rows: list[AuditRow]
     after: int | None = None
-
-
-class WorkUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different of a workload; what is None stays."""
-
-    gpu: float | None = None
-    """The part of each GPU's time."""
-    memory_bytes: int | None = None
-    """Memory of each GPU that is kept for it."""
-    time_limit_s: float | None = None
-    priority: int | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -6,12 +6,14 @@ from functools import partial
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from moiety.model.errors import WorkStateWrong
 from moiety.pool.api.answers import answer, body_of
 from moiety.pool.api.peer import Caller
+from moiety.pool.api.resizing import resize
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes.acts import own
 from moiety.pool.control.outcomes import CANCELLED, REQUEUED, REQUEUED_HELD
@@ -22,12 +24,22 @@ from moiety.pool.store import amendments, changes
 
 
 async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Response:
-    """Change the time limit, priority, begin time or name of a workload."""
+    """Change what a workload asks for, and the part of its GPUs that one has that runs."""
     new = await body_of(request, Amendment)
     new.check()
-    if new.priority is not UNSET and new.priority > 0:
-        caller.must_be_admin("give work a priority above 0")
     row = await own(pool, request, caller, "change")
+    if new.priority is not UNSET and new.priority > max(row.priority, 0):
+        caller.must_be_admin_in(row.project, "give work a priority above 0")
+    if row.state in ENDS and (new.is_of_gpus or new.is_for_waiting or new.priority is not UNSET):
+        raise WorkStateWrong(f"workload {row.id} is {row.state}", "submit it once more")
+    if row.state not in WAITING and new.is_of_gpus:
+        if new.is_for_waiting:
+            raise WorkStateWrong(
+                f"workload {row.id} is {row.state}: only the part of its GPUs can be changed",
+                "that alone",
+            )
+        await resize(pool, row, amendments.parts_of(row, new))
+        new = replace(new, gpu=UNSET, memory_bytes=UNSET)
     found = await pool.loop.write(partial(amendments.amend, number=row.id, new=new))
     pool.loop.changed()
     return answer(caller.shown(found))
