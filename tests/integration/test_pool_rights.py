@@ -16,7 +16,7 @@ OTHER = pwd.getpwnam("sys")
 
 def test_only_administrators_raise_a_priority(tmp_path: Path) -> None:
     with served(tmp_path, OWNER.pw_uid) as (address, pool):
-        pool.loop.must_serve = lambda uid: None  # type: ignore[method-assign]
+        pool.loop.must_serve = lambda _: None  # type: ignore[method-assign, assignment]
         file = {"projects": [{"name": "nlp", "admins": [HEAD.pw_name]}]}
         code, said = ask(address, "PUT", "/v1/projects", json.dumps(file).encode(), ADMIN.pw_uid)
         assert code == 200, said

@@ -11,12 +11,9 @@ from moiety.cli.pool_rows import rows_table
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
 from moiety.pool.model.records import (
-    PAGE_MAX,
     AttemptRow,
     AuditPage,
-    AuditRow,
     WorkPage,
-    WorkRow,
 )
 
 
@@ -39,14 +36,8 @@ def history(target: str, project: str, user: str, limit: int, audit: bool, outpu
     if target:
         show_attempts(pool.get(of(target, "attempts"), list[AttemptRow]), output)
         return
-    rows: list[WorkRow] = []
-    query: dict[str, str | int] = {"over": 1, "project": project, "user": user}
-    while len(rows) < limit:
-        page = pool.get("/workloads", WorkPage, **query, limit=min(PAGE_MAX, limit - len(rows)))
-        rows += page.rows
-        if page.after is None:
-            break
-        query["after"] = page.after
+    pages = pool.pages("/workloads", WorkPage, limit, over=1, project=project, user=user)
+    rows = [row for page in pages for row in page.rows]
     if output == "json":
         emit_json(rows)
     else:
@@ -55,14 +46,7 @@ def history(target: str, project: str, user: str, limit: int, audit: bool, outpu
 
 def show_audit(pool: PoolClient, limit: int, output: str) -> None:
     """The audit log, the newest first."""
-    rows: list[AuditRow] = []
-    query: dict[str, str | int] = {}
-    while len(rows) < limit:
-        page = pool.get("/audit", AuditPage, **query, limit=min(PAGE_MAX, limit - len(rows)))
-        rows += page.rows
-        if page.after is None:
-            break
-        query["after"] = page.after
+    rows = [row for page in pool.pages("/audit", AuditPage, limit) for row in page.rows]
     if output == "json":
         emit_json(rows)
         return

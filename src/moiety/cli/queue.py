@@ -11,8 +11,6 @@ from moiety.pool.client import PoolClient
 from moiety.pool.model.records import PoolStatus, WorkPage, WorkRow
 from moiety.pool.model.states import ENDS, WorkState
 
-PAGE = 500
-
 
 @click.command()
 @click.option("--project", default="", help="Only work of this project.")
@@ -67,23 +65,19 @@ def show_rows(
     """What lives, the oldest first, up to a number of lines."""
     rows: list[WorkRow] = []
     folds: dict[int, str] = {}
-    after = 0
-    while len(rows) < limit:
-        page = pool.get(
-            "/workloads", WorkPage, **query, after=after, limit=min(PAGE, limit - len(rows))
-        )
+    notes: list[str] = []
+    is_all = True
+    for page in pool.pages("/workloads", WorkPage, limit, **query):
         rows += page.rows
         folds |= page.folds
-        if page.after is None:
-            break
-        after = page.after
+        notes, is_all = page.notes, page.after is None
     if output == "json":
         emit_json(rows)
         return
     click.echo(rows_table(rows, folds, starts=starts))
-    for note in page.notes:
+    for note in notes:
         click.echo(note, err=True)
-    if len(rows) == limit and page.after is not None:
+    if not is_all:
         click.echo(f"only the first {limit}; --limit shows more", err=True)
 
 

@@ -7,7 +7,7 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,10 +18,12 @@ from moiety.agent.system import file_lock
 from moiety.agent.system.paths import must_be_usable, prepare
 from moiety.model import errors
 from moiety.pool.connection import PoolConnection, with_query
+from moiety.pool.model.records import PAGE_MAX, AuditPage, WorkPage
 from moiety.pool.paths import PoolPaths, pool_paths
 
 START_TIMEOUT_S: Final = 60.0
 T = TypeVar("T")
+P = TypeVar("P", WorkPage, AuditPage)
 
 
 class PoolClient:
@@ -35,6 +37,16 @@ class PoolClient:
     def get(self, path: str, kind: type[T], **query: str | int) -> T:
         """What the pool answers; raises the error that it raised, NoPool or PoolSilent."""
         return msgspec.json.decode(self._connection.ask("GET", with_query(path, query)), type=kind)
+
+    def pages(self, path: str, kind: type[P], limit: int, **query: str | int) -> Iterator[P]:
+        """The pages of a list, until it ends or has this many rows; raises what `get` does."""
+        while limit > 0:
+            page = self.get(path, kind, **query, limit=min(PAGE_MAX, limit))
+            yield page
+            if page.after is None:
+                return
+            limit -= len(page.rows)
+            query["after"] = page.after
 
     def post(self, path: str, kind: type[T], body: Any = None) -> T:
         """The same for a request that changes something."""

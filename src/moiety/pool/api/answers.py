@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from moiety.model.errors import BadArgument, ExitCode, MoietyError
 from moiety.pool.model.records import Problem
+from moiety.pool.model.states import WorkState
 
 T = TypeVar("T")
 BODY_MAX: Final = 4 << 20
@@ -70,3 +71,11 @@ def query_of(request: Request, kind: type[T]) -> T:
     if any(not 0 <= value <= NUMBER_MAX for value in numbers):
         raise BadArgument("a number of the query is too small or too large", "from 0 to 10^18")
     return found
+
+
+def states_of(text: str) -> list[str]:
+    """The states that a query names, with commas between them; raises BadArgument."""
+    states = [state for state in text.split(",") if state]
+    if unknown := set(states) - set(map(str, WorkState)):
+        raise BadArgument(f"{min(unknown)[:40]} is no state", ", ".join(map(str, WorkState)))
+    return states

@@ -198,13 +198,18 @@ def _show_alias(given: Given, words: list[str]) -> int:
 
 def _each(verb: str, words: list[str]) -> int:
     """Do it to each of these jobs; 1 if one of them refuses."""
-    pool, code = SlurmPool(), 0
     if verb.startswith("requeue"):  # a job that requeues itself ends this process, too
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return _of_each(words, lambda pool, target: _act(pool, verb, target))
+
+
+def _of_each(words: list[str], do: Callable[[SlurmPool, JobId], None]) -> int:
+    """Do something to each target of these words; 1 if one of them refuses, which is said."""
+    pool, code = SlurmPool(), 0
     try:
         for target in _targets(words):
             try:
-                _act(pool, verb, target)
+                do(pool, target)
             except NoJobError as error:
                 print(f"{error} for job {target}", file=sys.stderr)
                 code = 1
@@ -280,23 +285,12 @@ def _update(words: list[str]) -> int:
             '"SlurmctldDebug"',
         )
     body = amendment_of(values)
-    pool, code = SlurmPool(), 0
-    try:
-        for target in _targets([text]):
-            try:
-                for job in acts.jobs_of(pool, target):
-                    pool.post(of(job.target, "amend"), body)
-            except NoJobError as error:
-                print(f"{error} for job {target}", file=sys.stderr)
-                code = 1
-            except MoietyError as error:
-                if type(error).__name__ == "NoPool":
-                    raise
-                print(f"{acts.words_of(error)} for job {target}", file=sys.stderr)
-                code = 1
-    finally:
-        pool.close()
-    return code
+
+    def amend(pool: SlurmPool, target: JobId) -> None:
+        for job in acts.jobs_of(pool, target):
+            pool.post(of(job.target, "amend"), body)
+
+    return _of_each([text], amend)
 
 
 def _pair(word: str) -> tuple[str, str]:

@@ -8,12 +8,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from moiety.model.errors import BadArgument, MoietyError, WorkStateWrong
-from moiety.pool.api.answers import answer, query_of
+from moiety.model.errors import BadArgument, WorkStateWrong
+from moiety.pool.api.answers import answer, query_of, states_of
+from moiety.pool.api.foreseen import reasons_of, starts_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.model.records import PAGE_MAX, WorkRow
-from moiety.pool.model.states import WorkState
 from moiety.pool.starter.records import Started, read_started
 from moiety.pool.store import folding, rows, selection
 from moiety.pool.store.selection import WorkSelection
@@ -84,7 +84,7 @@ async def on_records(pool: ServedPool, request: Request, caller: Caller) -> Resp
         uid=None if caller.is_admin or not query.name else caller.uid,
         user=query.user,
         project=query.project,
-        states=_states(query.state),
+        states=states_of(query.state),
         since_s=query.since,
     )
     limit = min(query.limit, PAGE_MAX) or 1
@@ -100,34 +100,16 @@ async def on_records(pool: ServedPool, request: Request, caller: Caller) -> Resp
     else:
         found = selection.page(pool.reader, wanted, query.after, limit)
     shown = [caller.shown(row) for row in found.rows]
-    waiting = await _waiting(pool, found.rows) if query.why else {}
-    for number, expected_s in (await _starts(pool, found.rows) if query.start else {}).items():
-        why = waiting.get(number, WaitingRecord())
-        waiting[number] = msgspec.structs.replace(why, expected_s=expected_s)
+    reasons = await reasons_of(pool, found.rows) if query.why else {}
+    waiting = {n: WaitingRecord(kind=why.kind, text=why.text) for n, why in reasons.items()}
+    for number, at in (await starts_of(pool, found.rows) if query.start else {}).items():
+        if at.expected_s is not None:
+            why = waiting.get(number, WaitingRecord())
+            waiting[number] = msgspec.structs.replace(why, expected_s=at.expected_s)
     for number, indices in found.folds.items():
         why = waiting.get(number, WaitingRecord())
         waiting[number] = msgspec.structs.replace(why, indices=indices)
     return answer(RecordsPage(rows=shown, after=found.after, waiting=waiting))
-
-
-async def _waiting(pool: ServedPool, found: list[WorkRow]) -> dict[int, WaitingRecord]:
-    numbers = [row.id for row in found if row.state is WorkState.PENDING]
-    if not numbers:
-        return {}
-    try:
-        reasons = await pool.loop.reasons(numbers)
-    except (MoietyError, OSError):  # the list is there without them
-        return {}
-    return {number: WaitingRecord(kind=why.kind, text=why.text) for number, why in reasons.items()}
-
-
-async def _starts(pool: ServedPool, found: list[WorkRow]) -> dict[int, float]:
-    numbers = [row.id for row in found if row.state is WorkState.PENDING]
-    try:
-        starts = await pool.loop.starts(numbers) if numbers else {}
-    except (MoietyError, OSError):  # the list is there without them
-        return {}
-    return {number: at.expected_s for number, at in starts.items() if at.expected_s is not None}
 
 
 def _numbers(text: str) -> list[int]:
@@ -137,13 +119,6 @@ def _numbers(text: str) -> list[int]:
     ):
         raise BadArgument("ids are no numbers, or too many", f"ids=1,2; at most {IDS_MAX}")
     return [int(part) for part in parts]
-
-
-def _states(text: str) -> list[str]:
-    states = [state for state in text.split(",") if state]
-    if unknown := set(states) - set(map(str, WorkState)):
-        raise BadArgument(f"{min(unknown)[:40]} is no state", ", ".join(map(str, WorkState)))
-    return states
 
 
 async def on_process(pool: ServedPool, request: Request, caller: Caller) -> Response:

@@ -8,11 +8,12 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from moiety.model.errors import BadArgument, MoietyError
-from moiety.pool.api.answers import answer, body_of, query_of
+from moiety.pool.api.answers import answer, body_of, query_of, states_of
+from moiety.pool.api.foreseen import reasons_of, starts_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes import arrays
@@ -94,15 +95,12 @@ def _must_be_served(pool: ServedPool, uid: int) -> None:
 async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """A page of live workloads, or of ended ones."""
     query = query_of(request, ListQuery)
-    states = [state for state in query.state.split(",") if state]
-    if unknown := set(states) - set(map(str, WorkState)):
-        raise BadArgument(f"{min(unknown)[:40]} is no state", ", ".join(map(str, WorkState)))
     read: Callable[..., WorkPage] = partial(rows.page, over=query.over)
     if query.fold and not query.over:
         read = folding.page
     found = read(
         pool.reader,
-        states=states,
+        states=states_of(query.state),
         project=query.project,
         user=query.user,
         after=query.after,
@@ -110,46 +108,25 @@ async def on_list(pool: ServedPool, request: Request, caller: Caller) -> Respons
     )
     shown = [caller.shown(row) for row in found.rows]
     if query.why:
-        shown = await _with_reasons(pool, shown)
+        found_why = await reasons_of(pool, [row for row in shown if not row.reason])
+        shown = [
+            replace(row, reason=why.text) if (why := found_why.get(row.id)) else row
+            for row in shown
+        ]
     if query.start:
-        shown = await _with_starts(pool, shown)
+        starts = await starts_of(pool, shown)
+        shown = [_expected(row, at) if (at := starts.get(row.id)) else row for row in shown]
     notes = pool.loop.cards.notes(pool.loop.machine)
     return answer(WorkPage(shown, found.after, found.folds, notes))
 
 
-async def _with_reasons(pool: ServedPool, shown: list[WorkRow]) -> list[WorkRow]:
-    """The rows with the engine's reasons where they wait; as they are if it does not answer."""
-    numbers = [row.id for row in shown if row.state is WorkState.PENDING and not row.reason]
-    if not numbers:
-        return shown
-    try:
-        found = await pool.loop.reasons(numbers)
-    except (MoietyError, OSError):
-        return shown
-    return [
-        msgspec.structs.replace(row, reason=found[row.id].text) if row.id in found else row
-        for row in shown
-    ]
-
-
-async def _with_starts(pool: ServedPool, shown: list[WorkRow]) -> list[WorkRow]:
-    """The rows with their expected starts where they wait; as they are if there is no answer."""
-    numbers = [row.id for row in shown if row.state is WorkState.PENDING]
-    try:
-        found = await pool.loop.starts(numbers) if numbers else {}
-    except (MoietyError, OSError):
-        return shown
-    return [
-        msgspec.structs.replace(
-            row,
-            expected_start_s=at.expected_s,
-            expected_low_s=at.low_s,
-            expected_high_s=at.high_s,
-        )
-        if (at := found.get(row.id))
-        else row
-        for row in shown
-    ]
+def _expected(row: WorkRow, at: ExpectedStart) -> WorkRow:
+    return replace(
+        row,
+        expected_start_s=at.expected_s,
+        expected_low_s=at.low_s,
+        expected_high_s=at.high_s,
+    )
 
 
 async def on_show(pool: ServedPool, request: Request, caller: Caller) -> Response:
