@@ -51,6 +51,7 @@ class StarterLink:
         try:
             return answer.result(ANSWER_S)
         except TimeoutError:
+            self.give_up(workload)  # it may come late
             raise StarterGone(f"it made no process in {ANSWER_S:.0f} s") from None
 
     def begin(self, workload: str) -> None:
