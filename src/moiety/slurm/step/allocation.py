@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from moiety.model.errors import MoietyError
 from moiety.pool.connection import of
 from moiety.slurm.errors import JobRefused
 from moiety.slurm.pool import SlurmPool
@@ -78,7 +79,7 @@ class Allocation:
             pool = SlurmPool()
             try:
                 sending.until_over(pool, number)
-            except Exception:
+            except (MoietyError, OSError):
                 return  # only the pool can say that it is over
             os.close(theirs)
 
