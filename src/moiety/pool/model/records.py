@@ -141,6 +141,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         texts = [self.program, *self.argv, self.cwd, self.stdout, self.stderr]
         texts += self.environment
         texts += self.environment.values()
+        texts += self.variables
+        texts += self.variables.values()
         together = "".join(texts)
         if self.script_encoding == "latin-1" and not all(ord(c) < 256 for c in self.script):
             raise BadArgument("the script has letters that are not in Latin-1", "UTF-8")
