@@ -205,6 +205,23 @@ def test_what_is_started_meanwhile_is_asked_too(here: Pool, go: Told) -> None:
     assert workload.exit().outcome == Exited(3)
 
 
+MISSES = """
+    (trap : TERM; echo >$TOLD; until read x <$GO; do :; done; trap - TERM; exec sleep 1000) &
+    echo $$ >$TOLD; wait
+"""
+
+
+def test_what_missed_the_request_to_end_is_asked_again(here: Pool, go: Told) -> None:
+    workload = here.workload(MISSES, environment=with_go(here, go), grace_s=3600)
+    process = workload.start()
+    main = next(int(line) for line in here.told.lines(2) if line)
+    process.terminate()
+    until_ended(main)
+    let_go(go)
+    assert process.wait(DEADLINE_S) == 0
+    assert workload.exit().outcome == Signaled(signal.SIGTERM)
+
+
 def test_what_the_main_process_leaves_behind_is_ended(here: Pool, go: Told) -> None:
     workload = here.workload(ORPHANS, environment=with_go(here, go))
     process = workload.start()

@@ -5,8 +5,10 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "supervisor/base/descriptor.h"
@@ -52,6 +54,15 @@ int identity_read(pid_t pid, struct process *process)
     return 0;
 }
 
+/* The present, as start times are counted. */
+uint64_t identity_now_ticks(void)
+{
+    struct timespec now;
+    uint64_t hertz = (uint64_t)sysconf(_SC_CLK_TCK);
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * hertz + (uint64_t)now.tv_nsec * hertz / 1000000000u;
+}
+
 bool process_has_ended(const struct process *process)
 {
     return process->state == 'Z' || process->state == 'X';
@@ -63,6 +74,24 @@ bool identity_holds(pid_t pid, uint64_t start_ticks)
     struct process process;
     return !identity_read(pid, &process) && process.start_ticks == start_ticks &&
            !process_has_ended(&process);
+}
+
+static uint64_t signal_set(const char *status, const char *name)
+{
+    const char *line = strstr(status, name);
+    return line ? strtoull(line + strlen(name), NULL, 16) : UINT64_MAX;
+}
+
+/* Whether this signal ends the process: it has no handler for it, and does not ignore it. */
+bool process_ends_by(const struct process *process, int signal_number)
+{
+    char path[40], text[4096];
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)process->pid);
+    if (descriptor_read_text(AT_FDCWD, path, text, sizeof text) < 0) {
+        return false;
+    }
+    uint64_t kept = signal_set(text, "\nSigIgn:") | signal_set(text, "\nSigCgt:");
+    return !(kept >> (signal_number - 1) & 1u);
 }
 
 /* Sends a signal to this process, and to no other that has got its number since. */

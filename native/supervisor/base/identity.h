@@ -19,7 +19,9 @@ struct process {
 int identity_boot(char text[BOOT_ID_BYTES]);
 int identity_read(pid_t pid, struct process *process);
 bool identity_holds(pid_t pid, uint64_t start_ticks);
+uint64_t identity_now_ticks(void);
 bool process_has_ended(const struct process *process);
+bool process_ends_by(const struct process *process, int signal_number);
 int process_signal(const struct process *process, int signal_number);
 
 #endif

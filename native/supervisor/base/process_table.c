@@ -107,6 +107,16 @@ void process_table_choose_session(struct process_table *table, pid_t leader, uin
     process_table_spread(table);
 }
 
+/* Keeps of the chosen processes those that a signal at this moment would have ended: they missed it. */
+void process_table_keep_missed(struct process_table *table, int signal_number, uint64_t at_ticks)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        struct process *row = &table->rows[i];
+        row->is_chosen = row->is_chosen && row->start_ticks <= at_ticks &&
+                         process_ends_by(row, signal_number);
+    }
+}
+
 /* Kills a whole process group, so that no member forks beside it. Its number belongs to it while this member of it
  * is there. A group of our own session is none of a workload's. */
 static void kill_group(const struct process *member)

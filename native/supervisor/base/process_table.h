@@ -21,6 +21,7 @@ struct process *process_table_find(const struct process_table *table, pid_t pid)
 void process_table_choose_below(struct process_table *table, pid_t root);
 void process_table_choose_session(struct process_table *table, pid_t leader, uint64_t start_ticks);
 void process_table_spread(struct process_table *table);
+void process_table_keep_missed(struct process_table *table, int signal_number, uint64_t at_ticks);
 size_t process_table_signal(const struct process_table *table, int signal_number);
 
 #endif

@@ -36,8 +36,8 @@ struct aim {
     struct settling *own;
 };
 
-/* Signals all processes of the workload; how many there are. 0 only counts them. */
-static size_t signal_all(void *self, int number)
+/* Signals all processes of the workload, or those that missed the signal; how many there are. 0 only counts them. */
+static size_t signal_all(void *self, int number, uint64_t missed_at_ticks)
 {
     const struct aim *aim = self;
     struct settling *own = aim->own;
@@ -57,6 +57,9 @@ static size_t signal_all(void *self, int number)
     }
     process_table_spread(&table);
     cgroups_choose(&own->cgroups, &table);
+    if (missed_at_ticks) {
+        process_table_keep_missed(&table, number, missed_at_ticks);
+    }
     return process_table_signal(&table, number);
 }
 
@@ -147,7 +150,7 @@ static bool go_on(struct settlings *all, struct settling *own)
         ending_begin(&own->ending, &target, own->grace_ms);
     }
     ending_go_on(&own->ending, &target);
-    if (signal_all(&aim, 0) || !cgroups_are_empty(&own->cgroups)) {
+    if (signal_all(&aim, 0, 0) || !cgroups_are_empty(&own->cgroups)) {
         own->next_look_ms = ending_now_ms() + LOOK_MS;
         return false;
     }

@@ -16,8 +16,8 @@ void workload_signals(sigset_t *set)
     }
 }
 
-/* Signals all processes of the workload: those in its cgroup, and those below us. */
-static size_t signal_all(void *self, int number)
+/* Signals all processes of the workload, or those that missed the signal: those in its cgroup, and those below us. */
+static size_t signal_all(void *self, int number, uint64_t missed_at_ticks)
 {
     struct workload *workload = self;
     PROCESS_TABLE(table);
@@ -29,6 +29,9 @@ static size_t signal_all(void *self, int number)
     (void)process_table_read(&table);
     process_table_choose_below(&table, getpid());
     cgroups_choose(&workload->cgroups, &table);
+    if (missed_at_ticks) {
+        process_table_keep_missed(&table, number, missed_at_ticks);
+    }
     return process_table_signal(&table, number);
 }
 
@@ -92,7 +95,7 @@ static void warn(struct workload *workload)
     if (workload->warns_first) {
         (void)kill(workload->program.pid, number);
     } else {
-        (void)signal_all(workload, number);
+        (void)signal_all(workload, number, 0);
     }
 }
 
@@ -108,14 +111,14 @@ static void freeze(struct workload *workload)
             ran_ms < workload->limit_left_ms ? workload->limit_left_ms - ran_ms : 1;
     }
     if (!cgroups_freeze(&workload->cgroups, true)) {
-        (void)signal_all(workload, SIGSTOP);
+        (void)signal_all(workload, SIGSTOP, 0);
     }
     workload->is_frozen = true;
 }
 
 static void thaw(struct workload *workload)
 {
-    (void)signal_all(workload, SIGCONT);
+    (void)signal_all(workload, SIGCONT, 0);
     if (workload->is_frozen) {
         workload->is_frozen = false;
         workload->running_since_ms = ending_now_ms();
@@ -129,7 +132,7 @@ static void pass_on(struct workload *workload, int number)
     } else if (number == SIGCONT) {
         thaw(workload);
     } else if (number > 0 && number < SIGRTMIN) {
-        (void)signal_all(workload, number);
+        (void)signal_all(workload, number, 0);
     }
 }
 
@@ -181,8 +184,8 @@ static void ask_rest(struct workload *workload)
 {
     if (workload->ending.phase == ENDING_GRACE && !workload->was_rest_asked) {
         workload->was_rest_asked = true;
-        (void)signal_all(workload, SIGTERM);
-        (void)signal_all(workload, SIGCONT);
+        struct ending_target all = all_of(workload);
+        ending_ask_rest(&workload->ending, &all);
     }
 }
 
