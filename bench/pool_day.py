@@ -3,7 +3,8 @@
 The jobs are 400 successive ones of Microsoft's ITP trace, cluster 06, of at most 8 GPUs, scaled to
 90 % of 8 simulated cards and to a few minutes. Each is the same C program, which has memory of its
 GPUs and ends after its time. Two projects with quotas have them in turn. The simulator has the same
-engine with the same settings, and adds to each job what a start was measured to cost.
+engine with the same settings, suspends as the pool does, and adds to each job what a start was
+measured to cost.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace, read_gangs
 from moiety.sim.runs import RestartCost, replay
 from moiety.sim.seats import Nodes
-from moiety.sim.suspension import StoppingPool
+from moiety.sim.suspension import StoppingPool, SuspensionCost
 from moiety.testing.node import Node
 from moiety.testing.waiting import until
 from tests.support.native import compile_c
@@ -53,6 +54,8 @@ PROJECTS: Final = (ProjectRow(name="a", quota=5), ProjectRow(name="b", quota=3))
 PATIENCE_S: Final = 5.0
 """How long work within its project's quota may wait while others have more than theirs: decisions,
 and programs that end, take time."""
+SUSPENSION: Final = SuspensionCost(gpu_bytes=1 << 20)
+"""What a program of the day has in a GPU: it leaves and comes back at once."""
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 
@@ -101,8 +104,8 @@ def predicted(jobs: Sequence[GangJob], cost_s: float) -> float:
     there = tuple(replace(job, duration_s=job.duration_s + cost_s) for job in jobs)
     trace = GangTrace("day", there, (GPUS,))
     cost = RestartCost(0.0, checkpoint_s=1e9)  # what is ended begins anew
-    engine = Engine(queues_of(PROJECTS), settings=NO_MOVES)
-    runs, _ = replay(trace, engine, cost, pool=StoppingPool(Nodes(trace.nodes), cost))
+    world = StoppingPool(Nodes(trace.nodes), cost, SUSPENSION)
+    runs, _ = replay(trace, Engine(queues_of(PROJECTS), settings=NO_MOVES), cost, pool=world)
     return mean(run.ended_s - run.gang.submitted_s for run in runs)
 
 
@@ -176,17 +179,18 @@ def start_cost_s(day: Day, asked_s: dict[int, float]) -> float:
     """What a start costs its GPUs in the mean, beside the time that its program asks for.
 
     That is from the moment at which work could have begun (it came, or GPUs became free) to the
-    moment at which its end is known.
+    moment at which its end is known, but for the time that it was suspended.
     """
     last = {each.number: each for each in day.attempts}
-    came = {row.id: row.submitted_s for row in day.rows}
+    row_of = {row.id: row for row in day.rows}
     ends = sorted(each.until_s for each in day.attempts)
     costs = []
     for number, own_s in asked_s.items():
         from_s = last[number].from_s
         freed = bisect_right(ends, from_s)
-        could_s = max(came[number], ends[freed - 1] if freed else 0.0)
-        costs.append(last[number].until_s - could_s - own_s)
+        row = row_of[number]
+        could_s = max(row.submitted_s, ends[freed - 1] if freed else 0.0)
+        costs.append(last[number].until_s - could_s - own_s - row.suspended_s)
     return mean(costs)
 
 
