@@ -5,7 +5,7 @@
 
 #include "supervisor/base/identity.h"
 
-#define FIRST_ASK_MS 50u
+#define FIRST_ASK_MS ((uint64_t)50)
 #define FIRST_ROUND_MS 5u
 #define LAST_ROUND_MS 1000u
 

@@ -112,8 +112,8 @@ void process_table_keep_missed(struct process_table *table, int signal_number, u
 {
     for (size_t i = 0; i < table->count; i++) {
         struct process *row = &table->rows[i];
-        row->is_chosen = row->is_chosen && row->start_ticks <= at_ticks &&
-                         process_ends_by(row, signal_number);
+        row->is_chosen =
+            row->is_chosen && row->start_ticks <= at_ticks && process_ends_by(row, signal_number);
     }
 }
 
