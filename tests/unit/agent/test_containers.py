@@ -94,7 +94,7 @@ class Chosen:
         """The share exists, with these GPUs."""
         half = Share(gpu=0.5)
         named = [self.uuids[at] for at in gpus]
-        record = SimpleNamespace(gpus=named, share=half, promised=half)
+        record = SimpleNamespace(uid=ALICE.uid, gpus=named, share=half, promised=half)
         self.agent.workloads.by_id["half"] = SimpleNamespace(
             record=record,
             cards=record.gpus,

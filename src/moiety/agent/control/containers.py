@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from moiety.agent.control import protocol
+from moiety.agent.control.cards_left import cards_left
 from moiety.agent.control.records import Record
 from moiety.agent.control.rows import ContainerRow
 from moiety.agent.control.running_workload import RunningWorkload
@@ -71,9 +72,14 @@ class ContainerShares:
         if had and cards.meets(asked.cards, had) and {*had} <= {*(asked.gpus or had)}:
             return cards.within(msgspec.structs.replace(asked, gpus=had), only)
         request, asked = asked.cards, cards.within(asked, only)
-        within, loads = cards.indices(asked.gpus) or None, cards.loads()
+        within: Sequence[int] | None = cards.indices(asked.gpus) or None
+        loads = cards.loads()
         if own is not None:  # the new share takes the place of the present one
             loads.remove(own)
+        account = own.record.uid if own else uid
+        within = cards_left(
+            self.shares.limits, cards, request, asked.share, account, within, loads, own
+        )
         owner = own.owner if own else self.shares.owner_of(uid, asked.labels)
         chosen = cards.choose(request, asked.share, usages, within, loads, owner)
         uuids = [card.uuid for card in cards.names(chosen)]

@@ -10,6 +10,7 @@ from functools import partial
 from moiety.agent.control import protocol
 from moiety.agent.control.card_queue import WAITED_FOR, CardQueue, Waiter
 from moiety.agent.control.cards import Ask, Cards
+from moiety.agent.control.cards_left import cards_left
 from moiety.agent.control.conversation import Conversation
 from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.rows import CardName
@@ -173,10 +174,10 @@ class Creation:
             return [], asked.share
         if not self.cards.are_several:
             return [], self.cards.share_on(possible, asked.cards, asked.share)
-        if self.limits:
-            self.limits.check(peer.uid, asked.share)
+        loads = self.cards.loads()
+        only = cards_left(self.limits, self.cards, asked.cards, asked.share, peer.uid, only, loads)
         owner = self.shares.owner_of(peer.uid)
-        chosen = self.cards.choose(asked.cards, asked.share, usages, only, owner=owner)
+        chosen = self.cards.choose(asked.cards, asked.share, usages, only, loads, owner)
         share = self.cards.share_on(chosen, asked.cards, asked.share)
         return self.cards.names(chosen), share
 

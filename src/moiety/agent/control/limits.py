@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
+from moiety.agent.control.card_loads import CardLoad
 from moiety.agent.control.owner_guarantees import OwnerGuarantees
+from moiety.agent.control.rows import UserLimitRow
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.workloads import Workloads
 from moiety.agent.core.client import Client
@@ -28,6 +30,7 @@ from moiety.config.load import Config, Source, Value
 from moiety.model.errors import NotAllowed, UserLimit
 from moiety.model.format import format_bytes, format_fraction
 from moiety.model.share import Share
+from moiety.model.units import NO_LIMIT
 
 QUANTUM: Final = Rule(10.0, "unless [defaults] quantum says otherwise")
 """The longest quantum that users may ask for where no file sets one; others wait for its end."""
@@ -118,12 +121,15 @@ class LimitEnforcer:
         *,
         alone: bool = False,
         capacity: int = 0,
+        on: Collection[CardLoad] = (),
+        each: bool = True,
     ) -> None:
         """Raise UserLimit if a user may not have this share; `own` has it instead of its own.
 
         `alone`: as if the user had no other workloads. `capacity` is what its GPU shares out; 0: as
-        much as the largest. Raises NotAllowed while the user's name and
-        groups are unknown.
+        much as the largest. `on` is what is on the GPUs of the share, each of which must have room
+        for it, or one of them if not `each`; without any, all workloads of the user count as on
+        one GPU. Raises NotAllowed while the user's name and groups are unknown.
         """
         if self._entitlements.are_none:
             return
@@ -134,9 +140,16 @@ class LimitEnforcer:
                 "(a directory service?) do not say them",
                 f"again later; `getent passwd {uid}` asks the same tables",
             )
-        others = [w.record.promised for w in self._of(uid) if w is not own and not alone]
-        if no := refuse(self._entitlements.of(uid), share, others, capacity or self._capacity):
-            raise UserLimit(*no)
+        may, capacity = self._entitlements.of(uid), capacity or self._capacity
+        others = [] if alone else [w for w in self._of(uid) if w is not own]
+        there = [[w for w in others if id(w) in load.on] for load in on] or [others]
+        refused = [
+            refuse(may, share, [w.record.promised for w in beside], capacity, len(others))
+            for beside in there
+        ]
+        found = [no for no in refused if no is not None]
+        if found and (each or len(found) == len(there)):
+            raise UserLimit(*found[0])
 
     def gpus_of(self, uid: int) -> tuple[int, ...] | None:
         """The only GPUs that a user's workloads may be on; None: any."""
@@ -144,6 +157,24 @@ class LimitEnforcer:
             return None
         found = self._entitlements.of(self.account_of(uid)).gpus
         return found.value if found else None
+
+    def row_of(self, uid: int) -> UserLimitRow | None:
+        """What a user may have, for a list; None: nothing is limited."""
+        if self._entitlements.are_none:
+            return None
+        may = self._entitlements.of(self.account_of(uid))
+        memory = may.memory.value if may.memory else NO_LIMIT
+        rules = {field: rule for field in FIELDS if (rule := getattr(may, field)) is not None}
+        return UserLimitRow(
+            gpu=may.gpu.value if may.gpu else None,
+            memory_bytes=memory.size_bytes,
+            memory_part=memory.part,
+            workloads=may.workloads.value if may.workloads else None,
+            gpus=list(may.gpus.value) if may.gpus else None,
+            priority=int(may.priority.value) if may.priority else None,
+            where={field: rule.where for field, rule in rules.items()},
+            has=[each.record.id for each in self._of(uid)],
+        )
 
     def effective(self, workload: RunningWorkload) -> Share:
         """The part of its share that a workload gets beside the other workloads of its user."""

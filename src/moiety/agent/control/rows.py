@@ -233,6 +233,26 @@ class OffenceRow(msgspec.Struct, frozen=True):
     pod: str = ""
 
 
+class UserLimitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one user may have; None: this is not limited."""
+
+    gpu: float | None = None
+    """Of each GPU's time, for all its workloads there together."""
+    memory_bytes: int | None = None
+    """Of each GPU's memory, likewise; with `memory_part` the larger of both."""
+    memory_part: float | None = None
+    workloads: int | None = None
+    """How many at one time."""
+    gpus: list[int] | None = None
+    """Indices of the only GPUs."""
+    priority: int | None = None
+    """The highest."""
+    where: dict[str, str] = {}
+    """By field: the place of its rule."""
+    has: list[str] = []
+    """The names of the workloads that count as the user's now."""
+
+
 class PlannedRow(msgspec.Struct, frozen=True):
     """Something that would be done."""
 

@@ -77,9 +77,14 @@ class Shares:
         sizes = {index: gpu.budget.capacity_bytes for index, gpu in self.gpus.items()}
         possible = min(sizes[gpu] for gpu in among) if among else max(sizes.values())
         limit = share.asked_limit_bytes(possible)
+        clients = [self.clients[n] for n in own.clients] if own else []
+        used = {gpu for client in clients for gpu in client.gpus}
         if self.limits:
             limited = dataclasses.replace(share, memory_limit_bytes=limit)
-            self.limits.check(uid, limited, own, capacity=possible)
+            loads = self._loads_beside(own)
+            on = [loads.of[gpu] for gpu in sorted(used | among or self.gpus)]
+            is_known = bool(used or among)
+            self.limits.check(uid, limited, own, capacity=possible, on=on, each=is_known)
         if limit is not None and limit > share.limit_bytes(possible):
             raise LimitAboveCapacity(limit=limit, possible=possible)
         if limit is not None and limit < GRANULE_BYTES:
@@ -90,10 +95,7 @@ class Shares:
             raise MemoryAboveGpu(share.memory_bytes, possible)
         if share.gpu is None and not share.memory_bytes:
             return
-        clients = [self.clients[n] for n in own.clients] if own else []
-        used = {gpu for client in clients for gpu in client.gpus}
-        others = [w for w in self.workloads.by_id.values() if w is not own]
-        loads = CardLoads(others, self.clients, self.gpus)
+        loads = self._loads_beside(own)
         numbers = [client.number for client in clients]
         refusals = []
         for gpu in sorted(used | among or self.gpus):
@@ -112,6 +114,10 @@ class Shares:
         if refusals:
             text, instead = max(refusals, key=lambda each: (each[1].gpu or 0, each[1].memory_bytes))
             raise ShareTaken(text, _typed(share, instead))
+
+    def _loads_beside(self, own: RunningWorkload | None) -> CardLoads:
+        others = [w for w in self.workloads.by_id.values() if w is not own]
+        return CardLoads(others, self.clients, self.gpus)
 
     def owner_of(self, uid: int, labels: Mapping[str, str] | None = None) -> str:
         """Whose time a new workload of a user would use; `labels` are those of its share."""

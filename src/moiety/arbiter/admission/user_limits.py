@@ -105,14 +105,20 @@ def most_bytes(limit: AllocationLimit, capacity: int) -> int | None:
 
 
 def refuse(
-    may: Entitlement, share: Share, others: Sequence[Share], capacity: int = 0
+    may: Entitlement,
+    share: Share,
+    others: Sequence[Share],
+    capacity: int = 0,
+    number: int | None = None,
 ) -> Refusal | None:
-    """Why a user may not have `share` beside `others` of its own; None: it may.
+    """Why a user may not have `share` on a GPU beside `others` of its own there; None: it may.
 
-    `capacity` is what the GPU shares out; 0: unknown, so that parts of it bound nothing.
+    `capacity` is what the GPU shares out; 0: unknown, so that parts of it bound nothing. `number`
+    is how many programs the user has on all GPUs; None: these others alone.
     """
     user = may.user
-    if may.workloads and len(others) >= may.workloads.value:
+    has = len(others) if number is None else number
+    if may.workloads and has >= may.workloads.value:
         most = may.workloads.value
         programs = (
             "no programs" if most == 0 else "one program" if most == 1 else f"{most} programs"
