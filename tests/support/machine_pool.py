@@ -21,7 +21,7 @@ from moiety.agent.system.paths import Directory
 from moiety.pool.machine.root_part import starter_pid
 from tests.support.pool_node import PoolNode
 from tests.support.users import open_folder
-from tests.support.users_programs import Setting
+from tests.support.users_programs import GPU, Setting
 from tests.support.workloads import until_ended
 
 ACCOUNT: Final = 65020
@@ -88,12 +88,12 @@ class MachinePool(PoolNode):
 
 
 @contextmanager
-def machine_pool(native: Path, settings: str = "") -> Iterator[MachinePool]:
+def machine_pool(native: Path, settings: str = "", gpu: str = GPU) -> Iterator[MachinePool]:
     """A pool that is up, with these lines in the section [pool] of the machine's settings."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("no mount namespace can be made here")
     with open_folder() as folder, ExitStack() as stack:
-        setting = Setting(folder, native, [])
+        setting = Setting(folder, native, [], gpu=gpu)
         for name in ("moiety-supervisor", "moiety-starter"):
             shutil.copy(native / name, folder / "native")
         config = folder / "config.toml"

@@ -45,7 +45,8 @@ def _job(row: TableRow, *, has_queues: bool) -> tuple[Workload, float]:
     lasts_s = row.number("duration_s")
     if not lasts_s:
         raise ValueError("duration_s is zero, and a job that did not run needs no replay")
-    company = Affinity(*(row.text(each, "") or None for each in _LABELS))
+    labels = {each: row.text(each, "") or None for each in _LABELS}
+    company = Affinity(labels["affinity"], labels["anti_affinity"], labels["exclusion"])
     most_s = row.number("max_run_s") if row.text("max_run_s", "") else None
     workload = Workload(
         row.text("name"),

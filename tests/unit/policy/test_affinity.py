@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from moiety.policy.model.workloads import Affinity, Shape, Workload, single
 from tests.unit.policy.build import A, B, evicted, moved, node, placed, refused, runs, work
 
 
-def quarter(name: str, at: float = 0.0, **company: str) -> Workload:
+def quarter(name: str, at: float = 0.0, **company: Any) -> Workload:
     return work(name, count=0.25, company=Affinity(**company), submitted_s=at)
 
 
@@ -128,3 +129,23 @@ def test_who_takes_a_part_of_a_gpu_has_as_much_of_its_memory() -> None:
     never = single("large", Shape(0, 0, 1, 10, 16001))
     [refusal] = refused(decide(replace(snapshot, workloads=(half, never)))).values()
     assert (refusal.reason, refusal.is_final) == (Reason.GPU_SIZE, True)
+
+
+def test_a_task_that_may_have_some_gpus_only_gets_one_of_these_or_waits() -> None:
+    own = frozenset({(node().name, 1), ("elsewhere", 0)})
+    found = [work(f"own{at}", company=Affinity(gpus=own), submitted_s=float(at)) for at in range(2)]
+    decisions = decide(Snapshot((node(count=3),), (*found, work("any", submitted_s=9.0))))
+    assert {task: spot.gpus for task, spot in placed(decisions).items()} == {
+        "own0/main/0": (1,),
+        "any/main/0": (0,),
+    }
+    assert refused(decisions)["own1"].reason is Reason.NOT_ALLOWED
+
+
+def test_such_a_task_takes_back_none_but_these_gpus() -> None:
+    own = frozenset({(node().name, 1)})
+    low = [work(f"low{gpu}") for gpu in range(2)]
+    running = [each for gpu in range(2) for each in runs(low[gpu], (gpu,))]
+    high = work("high", company=Affinity(gpus=own), priority=9)
+    decisions = decide(Snapshot((node(count=2),), (*low, high), running=tuple(running)))
+    assert evicted(decisions) == ["low1/main/0"]

@@ -17,6 +17,7 @@ from moiety.agent.control.rows import (
     Span,
     StrangerRow,
     TenantName,
+    UserLimitRow,
     WaiterRow,
 )
 from moiety.agent.core.journal_events import Event
@@ -164,6 +165,8 @@ class NodeStatus(Answer, frozen=True, tag="status"):
     """The commands that wait for GPUs with room, in their order."""
     notes: list[str] = []
     """One sentence for each process that uses a GPU without moiety, or slows others down."""
+    limits: dict[int, UserLimitRow] = {}
+    """By user that was asked about: what it may have."""
 
 
 class GpuList(Answer, frozen=True, tag="gpu_list"):

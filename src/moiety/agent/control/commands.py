@@ -15,6 +15,7 @@ from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.conversation import Conversation
 from moiety.agent.control.creation import Creation
 from moiety.agent.control.gpu_drain import GpuDrain
+from moiety.agent.control.limit_report import guarantees_of, limits_of
 from moiety.agent.control.limits import LimitEnforcer
 from moiety.agent.control.options import Options
 from moiety.agent.control.other_rows import workload_rows
@@ -197,12 +198,11 @@ class ControlCommands:
             metrics=self.metrics_address,
             settings=dataclasses.asdict(self.settings.now),
             user=name_of(os.getuid()),
-            guarantees=self.limits.guarantees.names()
-            if self.limits and self._visible_to(peer) is not Visible.NOTHING
-            else {},
+            guarantees=guarantees_of(self.limits, self._visible_to(peer)),
             shared=self.directory.shared,
             queue=self._queue_for(peer),
             notes=self.reports.notes() if is_admin(peer) else [],
+            limits=await limits_of(self.limits, asked.limits_of, peer.uid, self._visible_to(peer)),
         )
 
     async def on_ps(self, asked: protocol.Ps, peer: processes.Peer) -> protocol.Processes:

@@ -192,7 +192,9 @@ class Containers(ControlRequest, frozen=True, tag="containers"):
 
 
 class Status(ControlRequest, frozen=True, tag="status"):
-    """Describe the agent and its GPUs; answered by NodeStatus."""
+    """Describe the agent, its GPUs, and the limits of users; answered by NodeStatus."""
+
+    limits_of: list[int] = []
 
 
 class Ps(ControlRequest, frozen=True, tag="ps"):

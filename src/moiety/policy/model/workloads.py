@@ -110,7 +110,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """Labels that decide which tasks share a GPU with a task, and which do not."""
+    """Which tasks share a GPU with a task by their labels, and which GPUs will do."""
 
     affinity: str | None = None
     """It runs together with tasks of the same label."""
@@ -118,6 +118,8 @@ class Affinity:
     """It never runs together with tasks of the same label."""
     exclusion: str | None = None
     """Only tasks of the same label run on its GPUs."""
+    gpus: frozenset[tuple[str, int]] | None = None
+    """By node and index: the only GPUs that will do; None: all."""
 
 
 NO_LABELS: Final = Affinity()

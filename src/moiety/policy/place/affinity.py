@@ -47,6 +47,21 @@ class AffinityIndex:
 
     def masks(self, company: Affinity) -> Masks:
         """Where a task with these labels may run now."""
+        found = self._by_labels(company)
+        if company.gpus is None:
+            return found
+        return {pool: mask.both(self._only(pool, company.gpus)) for pool, mask in found.items()}
+
+    def _only(self, pool: str, meant: frozenset[tuple[str, int]]) -> Mask:
+        """None but these GPUs of a pool."""
+        cluster = self._pools.placers[pool].cluster
+        gpus: Bools = np.zeros(cluster.left.shape, np.bool_)
+        for node, gpu in meant:
+            if node in cluster.index:
+                gpus[cluster.index[node], gpu] = True
+        return Mask(np.ones(len(cluster), np.bool_), gpus)
+
+    def _by_labels(self, company: Affinity) -> Masks:
         found = {}
         for pool, placer in self._pools.placers.items():
             cluster = placer.cluster

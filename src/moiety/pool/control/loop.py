@@ -16,6 +16,7 @@ import structlog
 from moiety.agent.control import protocol
 from moiety.agent.control.client import ask_or_start
 from moiety.model.errors import MoietyError, StarterGone, WorkStateWrong
+from moiety.model.share import Priority
 from moiety.pool.control import machine, suspendable
 from moiety.pool.control.card_watch import CardWatch
 from moiety.pool.control.outcomes import of_failed_start, of_no_starter
@@ -81,6 +82,8 @@ class PoolLoop:
         self._writer = writer
         self._engine = engine
         self._launcher = launcher
+        self._users: set[int] = set()
+        """In the pool of a machine: those whose work lives, or that have submitted some."""
         self._reader = reader
         self._threads = ThreadPoolExecutor(STARTS, "start")
         self._wake = asyncio.Event()
@@ -91,6 +94,8 @@ class PoolLoop:
     def must_serve(self, uid: int) -> None:
         """Raise NotAllowed for a user whose programs cannot be started here."""
         self._launcher.must_serve(uid)
+        if self._launcher.starts.serves_all:
+            self._users.add(uid)
 
     def isolation(self) -> str:
         """How workloads are ended and what limits they have, in one line."""
@@ -118,6 +123,8 @@ class PoolLoop:
     async def run(self) -> None:
         """Adopt what runs, then decide for ever."""
         active = rows.live(self._reader, ACTIVE)
+        if self._launcher.starts.serves_all:
+            self._users |= rows.live_users(self._reader)
         await self.running.adopt_all(active)
         for row in active:
             self.suspended.go_on(row)
@@ -197,7 +204,9 @@ class PoolLoop:
         own = self.running.agent_workloads
         arguments = self._launcher.agent_arguments
         pids = {each.process.pid for each in self.running.by_number.values()}
-        self.machine = await asyncio.to_thread(machine.look, self._paths, arguments, own, pids)
+        self.machine = await asyncio.to_thread(
+            machine.look, self._paths, arguments, own, pids, frozenset(self._users)
+        )
         return self.machine
 
     async def _suspendable(self) -> tuple[dict[int, int], int]:
@@ -256,7 +265,15 @@ class PoolLoop:
             return None if row is None else (row, rows.submission(connection, start.number))
 
         found = await self.write(work)
-        return None if found is None else LaunchOrder(*found, start.gpu_milli)
+        if found is None:
+            return None
+        return LaunchOrder(*found, start.gpu_milli, self._priority(found[0].uid))
+
+    def _priority(self, uid: int) -> Priority:
+        """That of a user's work in the agent: the usual one, or the highest that it may have."""
+        limit = self.machine.limits.get(uid) if self.machine else None
+        highest = Priority.HIGH if limit is None or limit.priority is None else limit.priority
+        return min(Priority.NORMAL, Priority(highest))
 
     async def _start(self, order: LaunchOrder) -> None:
         """Start an attempt that is committed."""

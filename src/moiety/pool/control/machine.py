@@ -10,8 +10,8 @@ from typing import Final
 from moiety.agent.control import protocol
 from moiety.agent.control.client import ask_or_start
 from moiety.agent.control.other_rows import OUTSIDE
-from moiety.agent.control.rows import GpuUse, ProcessRow, StrangerRow
-from moiety.pool.engine.messages import CardView, MachineView
+from moiety.agent.control.rows import GpuUse, ProcessRow, StrangerRow, UserLimitRow
+from moiety.pool.engine.messages import CardView, MachineView, UserView
 from moiety.pool.paths import PoolPaths
 
 STEP_MILLI: Final = 50
@@ -29,11 +29,13 @@ def look(
     arguments: list[str],
     own: Collection[str],
     supervisors: Collection[int] = (),
+    users: Collection[int] = (),
 ) -> MachineView:
     """Ask the agent, which is started if there is none; `own` are its names of the pool's shares.
 
     What is below the pool's `supervisors` is the pool's own, also while it is not known to the
-    agent: just before it has its share, and just after. Blocking. Raises as `ask_or_start`.
+    agent: just before it has its share, and just after. `users` are those whose limits are asked
+    for. Blocking. Raises as `ask_or_start`.
     """
     gpus = ask_or_start(
         paths.agent, arguments, lambda call: call.ask(protocol.GpusRequest(), protocol.GpuList)
@@ -47,7 +49,9 @@ def look(
         lambda call: call.ask(protocol.Ps(outside=True), protocol.Processes),
     )
     status = ask_or_start(
-        paths.agent, arguments, lambda call: call.ask(protocol.Status(), protocol.NodeStatus)
+        paths.agent,
+        arguments,
+        lambda call: call.ask(protocol.Status(limits_of=sorted(users)), protocol.NodeStatus),
     )
     return MachineView(
         name=os.uname().nodename.partition(".")[0] or "localhost",
@@ -64,6 +68,21 @@ def look(
             ],
         ),
         arena_mib=status.arena_bytes >> 20,
+        limits={uid: limit_of(row, own) for uid, row in status.limits.items()},
+    )
+
+
+def limit_of(row: UserLimitRow, own: Collection[str]) -> UserView:
+    """What a user may have; `own` are the agent's names of the pool's shares."""
+    return UserView(
+        gpu_milli=None if row.gpu is None else round(row.gpu * 1000),
+        memory_mib=None if row.memory_bytes is None else row.memory_bytes >> 20,
+        memory_part=row.memory_part,
+        workloads=row.workloads,
+        gpus=row.gpus,
+        priority=row.priority,
+        where=row.where,
+        outside=sum(name not in own for name in row.has),
     )
 
 

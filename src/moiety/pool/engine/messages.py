@@ -27,6 +27,25 @@ class CardView(msgspec.Struct, frozen=True, kw_only=True):
     """Memory that is promised to others, or that they have."""
 
 
+class UserView(msgspec.Struct, frozen=True, kw_only=True):
+    """What one user may have of each GPU; None: this is not limited."""
+
+    gpu_milli: int | None = None
+    memory_mib: int | None = None
+    """Of `memory_mib` and `memory_part` the larger counts."""
+    memory_part: float | None = None
+    workloads: int | None = None
+    """How many with GPUs at one time."""
+    gpus: list[int] | None = None
+    """The only GPUs."""
+    priority: int | None = None
+    """The highest in the agent's order."""
+    where: dict[str, str] = {}
+    """By field of the settings: the place of the rule."""
+    outside: int = 0
+    """How many workloads it has that the pool did not start."""
+
+
 class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     """The machine as a snapshot needs it."""
 
@@ -36,6 +55,8 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     cards: list[CardView]
     arena_mib: int = 0
     """Host memory to which the agent moves what leaves the GPUs."""
+    limits: dict[int, UserView] = {}
+    """By user: what it may have; others may have everything."""
 
 
 class CycleRequest(msgspec.Struct, frozen=True, tag="cycle"):

@@ -49,6 +49,7 @@ from moiety.pool.engine.snapshot import (
     whole_memory_mib,
     workload_of,
 )
+from moiety.pool.engine.user_limits import UserBooks
 from moiety.pool.model.projects import monday_of, queues_of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
@@ -78,6 +79,8 @@ class PoolPlanner:
         self._models: tuple[list[str], int] = ([], 0)
         """The models of the machine, and the memory that work of whole GPUs needs."""
         self._kept = KeptState()
+        self._users: UserBooks | None = None
+        """What users with limits have; None: there are no limits."""
         self._known: WorkloadMix | None = None
         self._known_of = 0
         self._beyond: dict[int, WaitReason] = {}
@@ -91,12 +94,15 @@ class PoolPlanner:
         snapshot = self._read(asked.machine, asked.now_s, asked.carried, asked.host_free_bytes)
         later = Eligible(asked.now_s).next_s(self._rows.values())
         plan = self._decide(snapshot, NO_MOVES)
+        users, kept = self._users.too_many(plan, self._rows) if self._users else (set(), set())
+        if users:  # what they may not have is left to others
+            plan = self._decide(self._without(snapshot, users, kept), NO_MOVES)
         if plan.look_s is not None and plan.look_s > asked.now_s:
             later.append(plan.look_s)  # else when something has ended, which it will hear of
         self._beyond = {}
         answer = orders_of(
             plan, self._rows, self._nodes, min(later, default=None),
-            asked.machine.arena_mib, self._beyond,
+            asked.machine.arena_mib, self._beyond, self._users,
         )  # fmt: skip
         return msgspec.structs.replace(answer, memory=self.memory.dump(asked.now_s))
 
@@ -168,7 +174,8 @@ class PoolPlanner:
 
     def _not_tried(self, row: WorkRow, eligible: Eligible) -> WaitReason | None:
         """Why the engine is not asked about a workload, or cannot have its way."""
-        return eligible.why_not(row) or self._beyond.get(row.id)
+        of_user = self._users.why_not(row) if self._users else None
+        return eligible.why_not(row) or of_user or self._beyond.get(row.id)
 
     def _told(self, name: str, start: Start, now_s: float) -> ExpectedStart:
         """The start as it is said; what comes then shows how true that was."""
@@ -176,6 +183,17 @@ class PoolPlanner:
             self.memory.foreseen(name, now_s, start.foreseen_s)
         at = (start.expected_s, start.earliest_s, start.latest_s)
         return ExpectedStart(*(None if each is None else now_s + each for each in at))
+
+    def _without(self, snapshot: Snapshot, users: set[int], kept: set[int]) -> Snapshot:
+        """The snapshot without what waits of these users, but for what is kept of it."""
+        out = {
+            str(row.id)
+            for row in self._rows.values()
+            if row.uid in users and row.gpus and row.state is WorkState.PENDING
+        } - set(map(str, kept))
+        return replace(
+            snapshot, workloads=tuple(each for each in snapshot.workloads if each.name not in out)
+        )
 
     def _decide(self, snapshot: Snapshot, settings: CycleSettings) -> CyclePlan:
         number = max(len(snapshot.workloads), 1)
@@ -227,6 +245,7 @@ class PoolPlanner:
                 self._rows.pop(row.id, None)
                 self._workloads.pop(row.id, None)
         self.memory.learn(changed, self._learned_of, self._rows, now_s, self._change)
+        self._users = UserBooks(machine, self._rows.values()) if machine.limits else None
         return snapshot_of(
             self._nodes,
             self._rows.values(),
@@ -236,6 +255,7 @@ class PoolPlanner:
             monday_s,
             carried,
             host_free_bytes,
+            self._users,
         )
 
     def _changed(self) -> list[WorkRow]:

@@ -22,6 +22,7 @@ from moiety.pool.engine.messages import (
     StartOrder,
     WaitReason,
 )
+from moiety.pool.engine.user_limits import UserBooks
 from moiety.pool.model.project_rows import OUTSIDE
 from moiety.pool.model.projects import FIRST_MONDAY_S
 from moiety.pool.model.records import PREEMPTED, RESUMES, WorkRow
@@ -71,6 +72,14 @@ class PoolNodes:
         more = f" and of {len(parts) - BESIDE_MAX} more" if len(parts) > BESIDE_MAX else ""
         shown = ", ".join(parts[:BESIDE_MAX])
         return f"programs outside the pool have {shown}{more}" if parts else ""
+
+    def places(self) -> dict[int, tuple[str, int]]:
+        """By index of a GPU: its node, and its number there."""
+        return {
+            card.index: (name, at)
+            for name, cards in self.cards.items()
+            for at, card in enumerate(cards)
+        }
 
     def indices(self, spot: Spot) -> list[int]:
         """The GPUs of the machine at a place."""
@@ -190,18 +199,21 @@ def snapshot_of(
     monday_s: float = FIRST_MONDAY_S,
     carried: Mapping[int, int] = NOTHING,
     host_free_bytes: int = 0,
+    users: UserBooks | None = None,
 ) -> Snapshot:
     """The pool now: what waits and may be tried, what runs, and what others have.
 
     What was told to give its GPUs to others counts as gone: else more would be ended for them. All
     other work that ends has its GPUs. `workloads` has the engine's form of each row. Suspended work
     waits once there is room on its own GPUs: it goes on there and nowhere else. `carried` are the
-    bytes of what can be suspended, and `host_free_bytes` what the host has room for.
+    bytes of what can be suspended, and `host_free_bytes` what the host has room for. `users` are
+    their limits, where there are any.
     """
     beside, running = outside_work(nodes)
     found = [*beside]
     eligible = Eligible.of(rows, now_s)
     active: list[WorkRow] = []
+    places = nodes.places() if users else {}
     for row in rows:
         workload = workloads[row.id]
         if row.state in ACTIVE:
@@ -211,8 +223,12 @@ def snapshot_of(
         if row.state in ACTIVE:
             found.append(workload)
             running.append(running_of(row, workload, nodes, carried.get(row.id, 0)))
-        elif eligible.has(row):
+        elif not eligible.has(row):
+            continue
+        elif users is None:
             found.append(workload)
+        elif users.why_not(row) is None:
+            found.append(users.confined(row, workload, places))
     found += (workloads[row.id] for row in may_resume(nodes, active))
     return Snapshot(
         nodes=nodes.nodes,
@@ -245,6 +261,7 @@ def orders_of(
     look_s: float | None = None,
     arena_mib: int = 0,
     beyond: dict[int, WaitReason] | None = None,
+    users: UserBooks | None = None,
 ) -> CycleAnswer:
     """The orders of a plan. A start on GPUs that others still have is left to a later cycle.
 
@@ -270,6 +287,8 @@ def orders_of(
                 if books.take_back(row):
                     starts.append(StartOrder(row.id, row.attempt, row.cards, milli, is_resume=True))
                 continue
+            if users is not None and not users.take(row, cards):
+                continue  # what else starts now takes what its user may have: it is tried next
             if books.take(row, cards, each.spot.gpu_milli):
                 starts.append(StartOrder(row.id, row.attempt + 1, cards, each.spot.gpu_milli))
             elif beyond is not None and (why := books.beyond_limits(row, cards)):

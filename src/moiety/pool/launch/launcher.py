@@ -17,7 +17,7 @@ from moiety.devices.program_environment import shared
 from moiety.model.cards import CardRequest
 from moiety.model.errors import ShareTaken, StarterGone
 from moiety.model.format import shortened
-from moiety.model.share import Share
+from moiety.model.share import Priority, Share
 from moiety.pool.launch.account import account_of, must_be_startable
 from moiety.pool.launch.environment import job_environment
 from moiety.pool.launch.ports import PortBook
@@ -40,6 +40,7 @@ class LaunchOrder:
     row: WorkRow
     asked: Submission
     gpu_milli: int
+    priority: Priority = Priority.NORMAL
 
 
 @dataclass(slots=True)
@@ -128,6 +129,7 @@ class Launcher:
             gpu,
             memory_bytes=0 if row.opportunistic else row.gpu_memory_mib << 20,
             memory_limit_bytes=asked.memory_limit_bytes or None,
+            priority=order.priority,
         )
         wanted = protocol.CreateWorkload(
             program=asked.program.rpartition("/")[2],

@@ -137,6 +137,12 @@ def live(connection: sqlite3.Connection, states: Iterable[WorkState]) -> list[Wo
     return [row_of(each) for each in found]
 
 
+def live_users(connection: sqlite3.Connection) -> set[int]:
+    """Whose workloads are not over."""
+    found = connection.execute(f"SELECT DISTINCT uid FROM workload WHERE {LIVE}")
+    return {uid for (uid,) in found}
+
+
 def is_any_pending(connection: sqlite3.Connection) -> bool:
     """Whether anything waits for a decision."""
     found = connection.execute(
