@@ -259,8 +259,6 @@ def test_a_part_that_runs_becomes_smaller_and_larger(make_pool: MakePool) -> Non
     assert "0.5 of the time of GPU 0 is left beside others" in refused.stderr
     assert pool.node.cli("update", str(first), "--gpu", "0.5").returncode == 0
     assert [row["promised_gpu"] for row in pool.node.json("gpu", "ls")] == [1.0]
-    late = pool.node.cli("update", str(first), "--time", "1h")
-    assert (late.returncode, "supervisor" in late.stderr) == (75, True)
     third = pool.submit("true", time_limit_s=60.0)
     done = pool.node.cli("update", str(third), "--time", "2h", "--priority", "-5")
     assert done.returncode == 0, done.stderr
@@ -270,3 +268,16 @@ def test_a_part_that_runs_becomes_smaller_and_larger(make_pool: MakePool) -> Non
     for number in (first, second, third):
         assert pool.ended(number).state is WorkState.DONE
     assert pool.status().start_refused == 0
+
+
+def test_the_time_limit_of_work_that_runs_is_another_at_once(make_pool: MakePool) -> None:
+    pool = make_pool(TWO)
+    script, _ = pool.gate("never")
+    number = pool.submit(script, gpus=0, time_limit_s=3600.0)
+    pool.until_state(number, "running")
+    done = pool.node.cli("update", str(number), "--time", "1s")
+    assert done.returncode == 0, done.stderr
+    row = pool.ended(number)
+    assert (row.state, row.reason) == (WorkState.TIMED_OUT, "its time limit was reached")
+    late = pool.node.cli("update", str(number), "--time", "1h")
+    assert (late.returncode, "submit it once more" in late.stderr) == (75, True)

@@ -53,6 +53,17 @@ def test_what_runs_goes_on_and_is_taken_over(make_pool: MakePool) -> None:
         assert pool.output(number) in ("runs\n", "later\n"), "nothing was started twice"
 
 
+def test_a_time_limit_that_its_supervisor_was_not_told_is_told(make_pool: MakePool) -> None:
+    pool = make_pool(TWO)
+    script, _ = pool.gate("never")
+    number = pool.submit(script, gpus=0, time_limit_s=3600.0)
+    pool.until_state(number, "running")
+    pool.kill()
+    change(pool, f"UPDATE workload SET time_limit_s = 0.1 WHERE id = {number}")
+    pool.up()
+    assert pool.ended(number).state is WorkState.TIMED_OUT
+
+
 def test_what_ended_meanwhile_is_known(make_pool: MakePool) -> None:
     pool = make_pool(TWO)
     script, opens = pool.gate("open")

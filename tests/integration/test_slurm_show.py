@@ -135,7 +135,9 @@ def test_a_signal_reaches_the_script_and_a_requeue_starts_it_again(
     assert (row.time_limit_s, row.name, row.priority) == (1800.0, "other", -5)
     slurm.said("scontrol", "release", str(number))
     pool.until_state(number, "running")
-    refused = slurm.run("scontrol", "update", f"jobid={number}", "timelimit=5")
+    slurm.said("scontrol", "update", f"jobid={number}", "timelimit=5")
+    assert pool.row(number).time_limit_s == 300.0
+    refused = slurm.run("scontrol", "update", f"jobid={number}", "starttime=now+1hour")
     assert (refused.returncode, "only while it waits" in refused.stderr) == (1, True)
     slurm.said("scancel", str(number))
     assert pool.ended(number).state is WorkState.CANCELLED

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from moiety.pool.starter.records import EndReason, Exited, FailedToStart, Signaled, read_exit
+from moiety.pool.launch.supervised import Supervised
+from moiety.pool.starter.records import (
+    EndReason,
+    Exited,
+    FailedToStart,
+    ProcessIdentity,
+    Signaled,
+    read_exit,
+)
 from moiety.testing.waiting import DEADLINE_S, until
 from tests.support.starters import pool_with
 from tests.support.users import open_folder
@@ -91,6 +99,24 @@ def test_the_time_limit_ends_it(here: Pool) -> None:
     assert ended.outcome == Signaled(signal.SIGTERM)
     assert ended.reason is EndReason.TIME_LIMIT
     assert ended.end_s - ended.begin_s >= 0.3
+
+
+@pytest.mark.parametrize("first_s", [None, 3600])
+def test_another_time_limit_counts_from_the_begin(here: Pool, first_s: float | None) -> None:
+    workload = here.workload(LONG)
+    process = workload.start(time_limit_s=first_s)
+    until((workload.folder / "started").exists)
+    identity = ProcessIdentity(process.pid, 0)
+    found = Supervised(1, 1, identity, os.pidfd_open(process.pid))
+    for limit_s in (7200.0, None):
+        found.limit(limit_s)
+    assert read_exit(workload.folder) is None
+    found.limit(0.4)
+    os.close(found.pidfd)
+    assert process.wait(DEADLINE_S) == 0
+    ended = workload.exit()
+    assert ended.reason is EndReason.TIME_LIMIT
+    assert ended.end_s - ended.begin_s >= 0.39
 
 
 HOSTILE = """

@@ -5,7 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the supervisor listens to; all other signals stay blocked. */
+/* What the supervisor listens to; all other signals stay blocked. SIGRTMIN + n passes n on; SIGRTMIN itself
+ * carries another time limit. */
 void workload_signals(sigset_t *set)
 {
     sigemptyset(set);
@@ -45,7 +46,8 @@ void workload_begin(struct workload *workload, const struct spec *spec)
 {
     workload->keeps_children = spec->keeps_children;
     workload->grace_ms = spec->grace_ms;
-    workload->limit_left_ms = spec->time_limit_ms;
+    workload->limit_ms = spec->time_limit_ms;
+    workload->ran_ms = 0;
     workload->running_since_ms = ending_now_ms();
     workload->warn_signal = (int)spec->warn_signal;
     workload->warn_before_ms = spec->warn_ms;
@@ -68,21 +70,27 @@ static void end_for(struct workload *workload, enum end_reason reason)
     }
 }
 
-static uint64_t limit_ms(const struct workload *workload)
+/* What was left of the time limit when it began to run, or went on. */
+static uint64_t left_ms(const struct workload *workload)
 {
-    bool counts = workload->limit_left_ms && !workload->is_frozen && !workload->has_main_ended &&
+    return workload->limit_ms > workload->ran_ms ? workload->limit_ms - workload->ran_ms : 0;
+}
+
+static uint64_t limit_at_ms(const struct workload *workload)
+{
+    bool counts = workload->limit_ms && !workload->is_frozen && !workload->has_main_ended &&
                   workload->ending.phase == ENDING_NOT;
-    return counts ? workload->running_since_ms + workload->limit_left_ms : UINT64_MAX;
+    return counts ? workload->running_since_ms + left_ms(workload) : UINT64_MAX;
 }
 
 /* When the warning is due: some time before the limit, and at once where less is left. */
 static uint64_t warn_at_ms(const struct workload *workload)
 {
-    uint64_t limit = limit_ms(workload);
+    uint64_t limit = limit_at_ms(workload);
     if (!workload->warn_signal || limit == UINT64_MAX) {
         return UINT64_MAX;
     }
-    uint64_t left = workload->limit_left_ms;
+    uint64_t left = left_ms(workload);
     uint64_t before = workload->warn_before_ms < left ? workload->warn_before_ms : left;
     return limit - before;
 }
@@ -105,11 +113,7 @@ static void freeze(struct workload *workload)
     if (workload->is_frozen || workload->ending.phase != ENDING_NOT) {
         return;
     }
-    uint64_t ran_ms = ending_now_ms() - workload->running_since_ms;
-    if (workload->limit_left_ms) {
-        workload->limit_left_ms =
-            ran_ms < workload->limit_left_ms ? workload->limit_left_ms - ran_ms : 1;
-    }
+    workload->ran_ms += ending_now_ms() - workload->running_since_ms;
     if (!cgroups_freeze(&workload->cgroups, true)) {
         (void)signal_all(workload, SIGSTOP, 0);
     }
@@ -160,8 +164,11 @@ static void wait_once(struct workload *workload, uint64_t until_ms)
     uint64_t for_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     struct timespec timeout = {.tv_sec = (time_t)(for_ms / 1000u),
                                .tv_nsec = (long)(for_ms % 1000u) * 1000000};
-    int number = sigtimedwait(&set, NULL, until_ms == UINT64_MAX ? NULL : &timeout);
-    if (number == SIGTERM) {
+    siginfo_t info;
+    int number = sigtimedwait(&set, &info, until_ms == UINT64_MAX ? NULL : &timeout);
+    if (number == SIGRTMIN && info.si_code == SI_QUEUE) { /* the new time limit in ms */
+        workload->limit_ms = (uint64_t)(uintptr_t)info.si_value.sival_ptr;
+    } else if (number == SIGTERM) {
         (void)reap(workload); /* what ended before was not cancelled */
         end_for(workload, REASON_CANCELLED);
     } else if (number >= SIGRTMIN) {
@@ -170,7 +177,7 @@ static void wait_once(struct workload *workload, uint64_t until_ms)
     if (warn_at_ms(workload) <= ending_now_ms()) {
         warn(workload);
     }
-    if (limit_ms(workload) <= ending_now_ms()) {
+    if (limit_at_ms(workload) <= ending_now_ms()) {
         end_for(workload, REASON_TIME_LIMIT);
     }
     struct ending_target all = all_of(workload);
@@ -204,7 +211,7 @@ void workload_wait(struct workload *workload)
             end_for(workload, workload->reason);
             ask_rest(workload);
         }
-        uint64_t until_ms = earlier(limit_ms(workload), ending_next_ms(&workload->ending));
+        uint64_t until_ms = earlier(limit_at_ms(workload), ending_next_ms(&workload->ending));
         until_ms = earlier(until_ms, warn_at_ms(workload));
         if (!has_children) { /* others in the cgroup end without a signal to us */
             until_ms = earlier(until_ms, ending_now_ms() + 100);

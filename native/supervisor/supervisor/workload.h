@@ -19,7 +19,8 @@ struct workload {
     bool was_rest_asked; /* what was left when the main process had ended was asked to end */
     int status;          /* of the main process, once it has ended */
     uint64_t grace_ms;
-    uint64_t limit_left_ms; /* of the time limit, as of running_since_ms; 0 is no limit */
+    uint64_t limit_ms; /* 0 is no limit */
+    uint64_t ran_ms;   /* before running_since_ms */
     uint64_t running_since_ms;
     int warn_signal; /* sent before the time limit; 0: none, or it was sent */
     bool warns_first;

@@ -16,7 +16,12 @@ from moiety.pool.model.records import WorkRow
 @click.argument("target", metavar="ID|NAME")
 @click.option("--gpu", type=Fraction(), help="The part of each GPU's time.")
 @click.option("--memory", type=Size(), help="Memory of each GPU that is kept for it.")
-@click.option("--time", "time_limit", type=Duration(), help="Its time limit, while it waits.")
+@click.option(
+    "--time",
+    "time_limit",
+    type=Duration(),
+    help="Its time limit; only administrators give work that runs more.",
+)
 @click.option(
     "--priority",
     type=int,

@@ -9,6 +9,7 @@ import pytest
 from moiety.model.errors import BadArgument, WorkStateWrong
 from moiety.pool.model.amendment import Amendment
 from moiety.pool.model.labels import LABELS_MAX
+from moiety.pool.model.states import WorkState
 from moiety.pool.store import amendments, changes
 from tests.support.pool_store import store_in, submitted
 
@@ -23,13 +24,35 @@ def test_waiting_work_takes_new_values(tmp_path: Path) -> None:
     assert amendments.amend(store, before.id, Amendment()) == row
 
 
-def test_running_work_keeps_its_time_limit(tmp_path: Path) -> None:
+def test_running_work_takes_another_time_limit_and_no_begin_time(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     number = submitted(store).id
     changes.begin_attempt(store, number, 1, [0], 200.0)
+    assert amendments.amend(store, number, Amendment(time_limit_s=60.0)).time_limit_s == 60.0
     with pytest.raises(WorkStateWrong, match="only while it waits"):
-        amendments.amend(store, number, Amendment(time_limit_s=60.0))
+        amendments.amend(store, number, Amendment(begin_s=60.0))
     assert amendments.amend(store, number, Amendment(name="other")).name == "other"
+
+
+def test_what_is_over_takes_labels_only(tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    number = submitted(store).id
+    changes.begin_attempt(store, number, 1, [0], 200.0)
+    changes.end_attempt(store, number, 1, WorkState.DONE, "exited 0", 300.0)
+    with pytest.raises(WorkStateWrong, match="is done"):
+        amendments.amend(store, number, Amendment(time_limit_s=60.0))
+    assert amendments.amend(store, number, Amendment(labels={"a": "1"})).labels == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_more"),
+    [(60.0, 90.0, True), (60.0, None, True), (60.0, 30.0, False), (None, 9.0, False)],
+)
+def test_more_time_is_what_ends_it_later(
+    before: float | None, now: float | None, *, is_more: bool
+) -> None:
+    assert Amendment(time_limit_s=now).gives_more_time(before) is is_more
+    assert not Amendment(name="other").gives_more_time(before)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ class RunningWork:
             if remains.alive is not None:
                 found = adopt(row.id, row.attempt, remains.alive, name)
                 if found is not None:
-                    await self._follow(row, found)
+                    await self._follow(row, found, is_new=False)
                     return
             await asyncio.sleep(AGAIN_S)
 
@@ -100,19 +100,24 @@ class RunningWork:
         found.child = launched.child
         await self._follow(row, found)
 
-    async def _follow(self, row: WorkRow, found: Supervised) -> None:
+    async def _follow(self, row: WorkRow, found: Supervised, *, is_new: bool = True) -> None:
         self.by_number[row.id] = found
         asyncio.get_running_loop().add_reader(found.pidfd, self._is_over, found)
-        now = await self._write(
-            partial(
-                changes.started,
+
+        def work(connection: sqlite3.Connection) -> tuple[WorkState | None, float | None]:
+            state = changes.started(
+                connection,
                 number=row.id,
                 attempt=row.attempt,
                 pid=found.process.pid,
                 started_at=found.process.start_ticks,
                 agent=found.agent_workload,
             )
-        )
+            return state, rows.workload(connection, row.id).time_limit_s
+
+        now, limit_s = await self._write(work)
+        if not is_new or limit_s != row.time_limit_s:  # its supervisor may not know of a change
+            self.limit(row.id, limit_s)
         self._log.info("workload_runs", workload=row.id, pid=found.process.pid)
         if now is WorkState.ENDING:  # it was cancelled meanwhile
             found.terminate()
@@ -126,9 +131,17 @@ class RunningWork:
     def signal(self, number: int, which: int) -> None:
         """Have a supervisor pass a signal on to its workload; nothing if that is over."""
         if found := self.by_number.get(number):
-            started = read_started(self._paths.of_workload(number))
-            is_supervised = isinstance(started, Started) and started.supervisor == found.process
-            found.pass_on(which, is_supervised=is_supervised)
+            found.pass_on(which, is_supervised=self._is_supervised(found))
+
+    def limit(self, number: int, limit_s: float | None) -> None:
+        """Give a workload another time limit; nothing if it is over or has no supervisor."""
+        if (found := self.by_number.get(number)) and self._is_supervised(found):
+            found.limit(limit_s)
+
+    def _is_supervised(self, found: Supervised) -> bool:
+        """Whether it is a supervisor, and not a program that has lost its own."""
+        started = read_started(self._paths.of_workload(found.number))
+        return isinstance(started, Started) and started.supervisor == found.process
 
     def is_stopped(self, number: int) -> bool | None:
         """Whether the main process of a workload is stopped; None: it is over."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import struct
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,11 @@ LAUNCH: Final = "launch"
 The starter calls it so; where this server starts it, the number of the attempt follows.
 """
 LOCK: Final = "lock"
+PIDFD_SEND_SIGNAL: Final = 424
+"""The number of the system call on all processors; Python's own sends no value with a signal."""
+SI_QUEUE: Final = -1
+SIGNAL_INFO: Final = struct.Struct("@iiixxxxiIQ96x")
+"""siginfo_t: number, error, code, sender, its user, value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +62,12 @@ class Supervised:
             signal.pidfd_send_signal(self.pidfd, number)
         except ProcessLookupError:
             pass  # it has just ended
+
+    def limit(self, limit_s: float | None) -> None:
+        """Have it end its workload after this time, counted from its begin; None: never."""
+        value = 0 if limit_s is None else max(round(limit_s * 1000), 1)
+        info = SIGNAL_INFO.pack(signal.SIGRTMIN, 0, SI_QUEUE, os.getpid(), os.getuid(), value)
+        ctypes.CDLL(None).syscall(PIDFD_SEND_SIGNAL, self.pidfd, int(signal.SIGRTMIN), info, 0)
 
     def close(self) -> None:
         """Give the descriptor back, and the zombie if it is ours."""

@@ -19,7 +19,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     memory_bytes: int | UnsetType = UNSET
     """Memory of each GPU that is kept for it; likewise."""
     time_limit_s: float | UnsetType | None = UNSET
-    """Only while it waits; None: no limit."""
+    """None: no limit. Only administrators of its project give running work more time."""
     priority: int | UnsetType = UNSET
     """Above 0 it is for administrators of its project."""
     begin_s: float | UnsetType = UNSET
@@ -54,7 +54,18 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def is_for_waiting(self) -> bool:
         """Whether it can be done only while the workload waits."""
-        return self.time_limit_s is not UNSET or self.begin_s is not UNSET
+        return self.begin_s is not UNSET
+
+    @property
+    def is_for_living(self) -> bool:
+        """Whether it can be done only before the workload is over."""
+        named = (self.time_limit_s, self.begin_s, self.priority)
+        return self.is_of_gpus or any(value is not UNSET for value in named)
+
+    def gives_more_time(self, limit_s: float | None) -> bool:
+        """Whether a workload with this time limit may run longer than before."""
+        new = self.time_limit_s
+        return new is not UNSET and limit_s is not None and (new is None or new > limit_s)
 
 
 class Requeue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from moiety.model.errors import BadArgument, WorkStateWrong
 from moiety.pool.model.amendment import Amendment
 from moiety.pool.model.labels import check_labels
 from moiety.pool.model.records import WHOLE_MILLI, WorkRow
-from moiety.pool.model.states import WAITING
+from moiety.pool.model.states import ENDS, WAITING
 from moiety.pool.store import changes, rows
 
 
@@ -24,10 +24,11 @@ def amend(connection: sqlite3.Connection, number: int, new: Amendment) -> WorkRo
     before = rows.workload(connection, number)
     if new.is_for_waiting and before.state not in WAITING:
         raise WorkStateWrong(
-            f"workload {number} is {before.state}: its time limit, which its supervisor has, "
-            "and its begin time can be changed only while it waits",
-            "cancel it, and submit it with other values",
+            f"workload {number} is {before.state}: its begin time can change only while it waits",
+            "cancel it, and submit it with another one",
         )
+    if before.state in ENDS and new.is_for_living:
+        raise WorkStateWrong(f"workload {number} is {before.state}", "submit it once more")
     found: dict[str, Any] = {
         "time_limit_s": new.time_limit_s,
         "priority": new.priority,

@@ -30,7 +30,9 @@ async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Respon
     row = await own(pool, request, caller, "change")
     if new.priority is not UNSET and new.priority > max(row.priority, 0):
         caller.must_be_admin_in(row.project, "give work a priority above 0")
-    if row.state in ENDS and (new.is_of_gpus or new.is_for_waiting or new.priority is not UNSET):
+    if row.state not in WAITING and new.gives_more_time(row.time_limit_s):
+        caller.must_be_admin_in(row.project, "give work that runs more time")
+    if row.state in ENDS and new.is_for_living:
         raise WorkStateWrong(f"workload {row.id} is {row.state}", "submit it once more")
     if row.state not in WAITING and new.is_of_gpus:
         if new.is_for_waiting:
@@ -41,6 +43,8 @@ async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Respon
         await resize(pool, row, amendments.parts_of(row, new))
         new = replace(new, gpu=UNSET, memory_bytes=UNSET)
     found = await pool.loop.write(partial(amendments.amend, number=row.id, new=new))
+    if new.time_limit_s is not UNSET:
+        pool.loop.running.limit(row.id, found.time_limit_s)
     pool.loop.changed()
     return answer(caller.shown(found))
 
