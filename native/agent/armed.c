@@ -9,7 +9,8 @@
 #define GRANTED_NS 100000u
 /* For so long Python may sleep while all is at rest and the next request is armed. */
 #define AT_REST_NS 10000000u
-/* For so long after the first half of a hand-off, a request of who drains is sure to change nothing of the second. */
+/* For so long after the first half of a hand-off, time alone changes nothing of the second, nor does a request of who
+ * drains: a drain that takes longer may be reopened, or be overdue. */
 #define MEANWHILE_NS 50000000
 #define NEVER_NS (-1)
 
@@ -49,10 +50,16 @@ static bool carry_out(struct armed *armed, const struct ma_shot *shot, struct ma
     return is_told;
 }
 
-static void arm(struct armed *armed, uint32_t i, int64_t asks_until_ns)
+static int64_t earlier(int64_t one, int64_t other) { return one < other ? one : other; }
+
+/* A drain counts until `drains_until_ns`, and a request before it until `asks_until_ns`. */
+static void arm(struct armed *armed, uint32_t i, int64_t asks_until_ns, int64_t drains_until_ns)
 {
     struct ma_shot *shot = &armed->shots[i];
-    shot->asks_until_ns = shot->asks_until_ns < asks_until_ns ? shot->asks_until_ns : asks_until_ns;
+    shot->asks_until_ns = earlier(shot->asks_until_ns, asks_until_ns);
+    if (shot->type == MW_DRAINED) {
+        shot->not_after_ns = earlier(shot->not_after_ns, drains_until_ns);
+    }
     armed->from = i;
     armed->to = i + 1;
 }
@@ -69,7 +76,7 @@ static uint64_t fire(struct armed *armed, struct ma_record *record, const void *
             record->flags |= MA_ASKED;
             armed->asked++;
             armed->shots[i].next = 0;
-            arm(armed, i, NEVER_NS); /* it may not ask again */
+            arm(armed, i, NEVER_NS, shot->asks_until_ns); /* it may not ask again */
             return armed->hold_ns;
         }
         if (!shot_matches(shot, record, packet)) {
@@ -80,7 +87,8 @@ static uint64_t fire(struct armed *armed, struct ma_record *record, const void *
             return 0;
         }
         if (shot->next) {
-            arm(armed, shot->next, (int64_t)record->at_ns + MEANWHILE_NS);
+            int64_t until_ns = (int64_t)record->at_ns + MEANWHILE_NS;
+            arm(armed, shot->next, until_ns, until_ns);
             return rest_ns(armed, shot);
         }
         return shot->note == MW_GRANT ? granted_ns(armed) : 0;

@@ -73,6 +73,19 @@ def is_armed(arbiter: Arbiter, wanted: Armed) -> bool:
     )
 
 
+def following(armed: Armed, fired_s: float) -> Armed:
+    """What follows a transition that was carried out then: the thread lets no drain take longer."""
+    assert armed.then is not None
+    then, until_s = armed.then, fired_s + MEANWHILE_S
+    if not then.grants:
+        return then
+    return replace(
+        then,
+        not_after_s=min(then.not_after_s, until_s),
+        asks_until_s=min(then.asks_until_s, until_s),
+    )
+
+
 class SimulatedNode:
     """An arbiter with its tenants; `told` and `heard` keep what was said, for tests to read.
 
@@ -144,16 +157,18 @@ class SimulatedNode:
                 after = copy.deepcopy(arbiter)
                 self._check(after, armed, handle(after, now_s, message(armed)))
                 if armed.then is not None:
-                    if armed.then.grants:
-                        self._ask(after, armed.then, now_s, now_s + MEANWHILE_S)
-                    self._follow(after, armed.then, now_s)
+                    then = following(armed, now_s)
+                    if then.grants:
+                        self._ask(after, then, now_s, now_s + MEANWHILE_S)
+                    self._follow(after, then, now_s)
 
     def _ask(self, arbiter: Arbiter, armed: Armed, first_s: float, last_s: float) -> None:
         """Whoever has to drain may ask for its next lease first: nothing of this changes.
 
         Nothing follows it then.
         """
-        armed = replace(armed, then=None)
+        not_after_s = min(armed.not_after_s, armed.asks_until_s)
+        armed = replace(armed, then=None, not_after_s=not_after_s)
         for now_s in {first_s, min(last_s, armed.asks_until_s) - EXACT_S}:
             if first_s <= now_s < armed.asks_until_s:
                 asked = copy.deepcopy(arbiter)
@@ -161,7 +176,9 @@ class SimulatedNode:
                 assert not leases(told), (armed, told)
                 assert not [each for each in told if each.tenant == armed.target], (armed, told)
                 assert is_armed(asked, armed), (armed, asked.armed(), told)
+                late = copy.deepcopy(asked)
                 self._check(asked, armed, handle(asked, now_s, message(armed)))
+                self._check(late, armed, handle(late, not_after_s, message(armed)))
 
     @staticmethod
     def _check(arbiter: Arbiter, armed: Armed, told: list[do.Instruction]) -> None:
@@ -172,8 +189,9 @@ class SimulatedNode:
         assert leases(told)[:1] == [decided(armed)], (armed, told)
         if armed.then is not None:
             assert leases(told) == [decided(armed)], (armed, told)
-            is_over = arbiter._context.now_s > armed.then.not_after_s
-            assert is_over or is_armed(arbiter, armed.then), (armed, arbiter.armed(), told)
+            then = following(armed, arbiter._context.now_s)
+            is_over = arbiter._context.now_s > then.not_after_s
+            assert is_over or is_armed(arbiter, then), (armed, arbiter.armed(), told)
             assert told == leases(told), (armed, told)
 
     def join(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from moiety.agent.core.lease_page import LeasePage
 from moiety.agent.core.native_reader import ArmedState, NativeReader, Shot
+from moiety.testing.waiting import until
 from moiety.wire.codec import decode, lease_note
 from moiety.wire.layout import NO_GPU, Type
 from moiety.wire.messages import DrainedMessage, LeaseNoteMessage
@@ -199,6 +201,21 @@ def test_what_became_of_messages_is_counted(
     target.theirs.setblocking(True)
     assert target.theirs.recv(100) == lease_note(Type.GRANT, EPOCH)
     assert reader.counts() == {"fired": 1, "asked": 1, "unread": 1, "unarmed": 1, "other": 1}
+
+
+def test_a_drain_fires_nothing_once_it_may_be_reopened_for_a_request_before_it(
+    reader: NativeReader, connect: Connect, page: LeasePage
+) -> None:
+    source, target = connect(), connect()
+    until_ns = time.monotonic_ns() + 50_000_000
+    reader.arm([granting(source, target, page, asks_until_ns=until_ns)])
+    source.send(WANTS)
+    settle(reader, source)
+    until(lambda: time.monotonic_ns() > until_ns, "the time for which that is sure is over")
+    source.send(DRAINED)
+    settle(reader, source)
+    assert not any(came.fired for came in iter(reader.take, None))
+    assert not page.is_open
 
 
 def test_removing_a_connection_disarms(

@@ -52,7 +52,10 @@ def test_it_is_good_until_the_arbiter_wants_to_look_again(arbiter: Arbiter) -> N
 
 def test_a_lease_that_waits_for_one_drain_is_armed(arbiter: Arbiter) -> None:
     handle(arbiter, 2.0, ev.LeaseRequest(OTHER))
-    assert arbiter.armed() == [Armed(HOLDER, OTHER, 1, 1)]
+    (armed,) = arbiter.armed()
+    assert (armed.source, armed.target, armed.epoch, armed.drained_epoch) == (HOLDER, OTHER, 1, 1)
+    assert armed.not_after_s == arbiter.deadline_s, "it may be opened again, or be overdue"
+    assert arbiter.deadline_s <= 2.0 + Settings(1).reopen_after_s
     handle(arbiter, 3.0, ev.Drained(HOLDER, 1, 0, 0))
     assert not any(each.grants for each in arbiter.armed())
 

@@ -5,8 +5,9 @@ The agent has such transitions carried out before it decides (docs/decisions/005
 nothing happens before. Nothing here changes anything. There are three kinds:
 
 - A tenant that drains, where another waits only for that: the other's lease is granted
-  (early_grants.py). No time plays a part. The tenant that drains may ask for its next lease before:
-  it is noted, and changes nothing of that until the arbiter's next look (`Armed.asks_until_s`).
+  (early_grants.py), until the arbiter's next look: then a drain may be overdue. The tenant that
+  drains may ask for its next lease before: it is noted, and changes nothing of that for a while
+  (`Armed.asks_until_s`). A drain that comes later than that may be reopened for who asked.
 - An idle tenant that wants its lease, beside one holder that must not hold with it and gives way:
   the holder's lease is revoked. Nothing else is under way on the node, nothing has to be moved, and
   which of them goes first cannot change by time alone.
@@ -105,6 +106,7 @@ def _after_drains(
                 tenant.number,
                 tenant.next_epoch,
                 drains.epoch,
+                not_after_s=asks_until_s if drains.drain.wants_again else not_after_s,
                 asks_until_s=asks_until_s if is_calm else -math.inf,
                 then=_takes_back(context, holders, drains, tenant, not_after_s)
                 if stays_calm
@@ -153,6 +155,7 @@ def _grant(
         tenant.number,
         tenant.next_epoch,
         holder.epoch,
+        not_after_s=not_after_s,
         asks_until_s=not_after_s,
         then=_takes_back(context, holders, holder, tenant, not_after_s),
     )
