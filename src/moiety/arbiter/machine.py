@@ -237,6 +237,14 @@ class Arbiter:
         ledger, now_s = self._context.ledger, self._context.now_s
         return [view_tenant(ledger, tenant, now_s) for tenant in ledger.tenants.values()]
 
+    def evicted_bytes(self) -> int:
+        """What all tenants have allocated and is on no GPU now."""
+        tenants = self._context.ledger.tenants.values()
+        on_gpus = (on for tenant in tenants for on in tenant.gpus.values())
+        return sum(
+            max(0, on.used_bytes - on.charged_bytes + on.credit.left_bytes) for on in on_gpus
+        )
+
     def gpus(self) -> list[GpuView]:
         """A picture of every GPU, for `status`."""
         return [view_gpu(self._context.ledger, gpu) for gpu in self._context.ledger.specs]

@@ -76,3 +76,18 @@ def test_an_event_that_fails_does_not_block_the_next_one(arbiter: Arbiter) -> No
     with pytest.raises(KeyError):
         list(arbiter.handle(1.0, object()))  # type: ignore[arg-type]
     assert do.Grant(1, 1) in arbiter.handle(1.0, ev.LeaseRequest(1))
+
+
+def test_what_is_evicted_is_summed_as_the_rows_show_it(arbiter: Arbiter) -> None:
+    assert arbiter.evicted_bytes() == 0
+    list(arbiter.handle(1.0, ev.LeaseRequest(1)))
+    list(arbiter.handle(1.0, ev.AllocRequest(1, 0, 2, 60)))
+    list(arbiter.handle(2.0, ev.LeaseRequest(2)))
+    list(arbiter.handle(2.0, ev.Drained(1, 1, 0, 60)))
+    told = list(arbiter.handle(2.0, ev.AllocRequest(2, 0, 2, 60)))
+    (order,) = [each for each in told if isinstance(each, do.Evict)]
+    left = ev.Evicted(1, 0, order.bytes, 60 - order.bytes, last=True, failed=False)
+    list(arbiter.handle(3.0, left))
+    shown = [on for view in arbiter.tenants() for on in view.gpus.values()]
+    away = sum(max(0, on.allocated_bytes - on.resident_bytes) for on in shown)
+    assert arbiter.evicted_bytes() == away >= order.bytes > 0

@@ -149,8 +149,7 @@ class Arena:
 
     def used_bytes(self) -> int:
         """Bytes of all tenants that are evicted now."""
-        views = (on for view in self._arbiter.tenants() for on in view.gpus.values())
-        return sum(max(0, on.allocated_bytes - on.resident_bytes) for on in views)
+        return self._arbiter.evicted_bytes()
 
     # What processes say
 
