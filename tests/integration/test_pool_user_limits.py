@@ -44,7 +44,7 @@ def test_work_beyond_what_its_user_may_have_waits_and_says_why(pool: MachinePool
         pool.until_state(first, "running")
         second = submit(pool, alice, script, "--gpu", "0.3")
         large = submit(pool, alice, script, "--gpu", "0.6")
-        assert "has 1 workloads with GPUs, and may have 1" in reason(pool, second)
+        assert "has 1 workload with GPUs, and may have 1" in reason(pool, second)
         theirs = submit(pool, bob, script, "--gpu", "0.3")
         pool.until_state(theirs, "running")
         opens.touch()

@@ -298,3 +298,23 @@ def test_the_pool_suspends_what_it_has_started_and_nothing_else(pool: MachinePoo
             account.do(SUSPEND.format(name=own))
         opens.touch()
         assert pool.ended(number).state is WorkState.DONE
+
+
+def test_a_user_makes_the_time_of_running_work_shorter_and_an_administrator_longer(
+    pool: MachinePool,
+) -> None:
+    script, opens = gate(pool)
+    with pool.setting.user(ALICE) as alice, pool.setting.user(BOB) as bob:
+        number = submit(pool, alice, script, "--gpus", "0", "--time", "2h")
+        pool.until_state(number, "running")
+        for user, limit, expected in ((bob, "1h", 77), (alice, "3h", 77), (alice, "1h", 0)):
+            code, _, err = pool.setting.moiety(user, "update", str(number), "--time", limit)
+            assert code == expected, err
+        assert "may give work that runs more time" in pool.setting.moiety(
+            alice, "update", str(number), "--time", "90min"
+        )[2]  # fmt: skip
+        assert pool.row(number).time_limit_s == 3600.0
+        pool.as_root("update", str(number), "--time", "5h")
+        assert pool.row(number).time_limit_s == 18000.0
+        opens.touch()
+        assert pool.ended(number).state is WorkState.DONE

@@ -39,7 +39,7 @@ def mine(number: int, **values: object) -> WorkRow:
 @pytest.mark.parametrize(
     ("limit", "has", "asked", "text", "is_final"),
     [
-        ({"workloads": 1}, [running(1, 0, uid=ANN)], {}, "has 1 workloads with GPUs", False),
+        ({"workloads": 1}, [running(1, 0, uid=ANN)], {}, "has 1 workload with GPUs", False),
         ({"workloads": 0}, [], {}, "and may have 0", True),
         ({"workloads": 2, "outside": 2}, [], {}, "has 2 workloads with GPUs", False),
         ({"gpus": [7]}, [], {}, "may have no GPUs but 7", True),
@@ -49,7 +49,7 @@ def mine(number: int, **values: object) -> WorkRow:
             {"gpu_milli": 500},
             [running(1, 0, 1, 2, gpu_milli=400, uid=ANN)],
             {"gpus": 2, "gpu_milli": 200},
-            "beside its other work that leaves 1 GPUs for this",
+            "beside its other work that leaves 1 GPU for this",
             False,
         ),
         ({"memory_mib": 300}, [], {"gpu_memory_mib": 400}, "may have 300 MiB of each GPU's", True),
@@ -87,6 +87,12 @@ def test_what_its_user_may_not_have_waits_and_says_why(
 def test_what_it_may_have_is_tried(limit: dict[str, object], asked: dict[str, object]) -> None:
     found = UserView(**limit)  # type: ignore[arg-type]
     assert books(found).why_not(msgspec.structs.replace(mine(9), **asked)) is None
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_more_gpus_than_there_are_is_left_to_the_engine(count: int) -> None:
+    limits = UserBooks(machine(UserView(gpu_milli=1000, workloads=9), count), [])
+    assert limits.why_not(mine(9, gpus=3)) is None
 
 
 def test_gpus_are_taken_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from moiety.agent.control.limits import LimitEnforcer
@@ -17,12 +18,11 @@ async def limits_of(
     found: dict[int, UserLimitRow] = {}
     if limits is None:
         return found
-    for uid in uids:
-        if visible is Visible.ALL or uid == asker:
-            await USERS.found(limits.account_of(uid))
-            row = limits.row_of(uid)
-            if row is not None:
-                found[uid] = row
+    seen = {uid for uid in uids if visible is Visible.ALL or uid == asker}
+    await asyncio.gather(*(USERS.found(limits.account_of(uid)) for uid in seen))
+    for uid in seen:
+        if (row := limits.row_of(uid)) is not None:
+            found[uid] = row
     return found
 
 

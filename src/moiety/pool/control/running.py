@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from moiety.agent.system import processes
-from moiety.model.errors import StarterGone
+from moiety.model.errors import StarterGone, SystemRefusal
 from moiety.pool.control.card_watch import CardWatch
 from moiety.pool.control.outcomes import AttemptOutcome, is_bad, of_failed_start, of_remains
 from moiety.pool.launch.process_start import Launched, OwnStart, ProcessStart
@@ -117,7 +117,10 @@ class RunningWork:
 
         now, limit_s = await self._write(work)
         if not is_new or limit_s != row.time_limit_s:  # its supervisor may not know of a change
-            self.limit(row.id, limit_s)
+            try:
+                self.limit(row.id, limit_s)
+            except SystemRefusal as error:
+                self._log.warning("limit_not_told", workload=row.id, problem=str(error))
         self._log.info("workload_runs", workload=row.id, pid=found.process.pid)
         if now is WorkState.ENDING:  # it was cancelled meanwhile
             found.terminate()
@@ -134,9 +137,15 @@ class RunningWork:
             found.pass_on(which, is_supervised=self._is_supervised(found))
 
     def limit(self, number: int, limit_s: float | None) -> None:
-        """Give a workload another time limit; nothing if it is over or has no supervisor."""
+        """Give a workload another time limit; nothing if it is over or has no supervisor.
+
+        Raises SystemRefusal if its supervisor cannot be told.
+        """
         if (found := self.by_number.get(number)) and self._is_supervised(found):
-            found.limit(limit_s)
+            try:
+                found.limit(limit_s)
+            except OSError as error:
+                raise SystemRefusal(error) from error
 
     def _is_supervised(self, found: Supervised) -> bool:
         """Whether it is a supervisor, and not a program that has lost its own."""

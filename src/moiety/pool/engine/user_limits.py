@@ -49,16 +49,19 @@ class UserBooks:
             return None
         has = self._has[row.uid]
         if limit.workloads is not None and has >= limit.workloads:
-            text = f"{row.user} has {has} workloads with GPUs, and may have {limit.workloads}"
+            text = f"{row.user} has {_many(has, 'workload')} with GPUs, and may have "
+            text += str(limit.workloads)
             return self._reason(limit, "workloads", text, is_final=limit.workloads == 0)
         allowed = [card for card in self._cards if not self._problem(row, card, limit)]
         if len(allowed) >= row.gpus:
             return None
-        field = next(p for card in self._cards if (p := self._problem(row, card, limit)))
+        field = next((p for card in self._cards if (p := self._problem(row, card, limit))), "")
+        if not field:  # the machine has too few: that is the engine's to say
+            return None
         alone = [card for card in self._cards if not self._problem(row, card, limit, alone=True)]
         text = f"{row.user} may have {_said(limit, field)}"
         if len(alone) >= row.gpus:
-            text += f": beside its other work that leaves {len(allowed)} GPUs for this"
+            text += f": beside its other work that leaves {_many(len(allowed), 'GPU')} for this"
         return self._reason(limit, field, text, is_final=len(alone) < row.gpus)
 
     def confined(self, row: WorkRow, workload: Workload, places: Places) -> Workload:
@@ -143,6 +146,10 @@ class UserBooks:
 @lru_cache(KEPT)
 def _only(subgroups: Subgroups, there: frozenset[tuple[str, int]]) -> Subgroups:
     return tuple(replace(each, company=Affinity(gpus=there)) for each in subgroups)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _milli(row: WorkRow, card: CardView) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import struct
@@ -64,10 +65,17 @@ class Supervised:
             pass  # it has just ended
 
     def limit(self, limit_s: float | None) -> None:
-        """Have it end its workload after this time, counted from its begin; None: never."""
+        """Have it end its workload after this time, counted from its begin; None: never.
+
+        Raises OSError if it cannot be told: too many signals wait for processes of its user, say.
+        """
         value = 0 if limit_s is None else max(round(limit_s * 1000), 1)
         info = SIGNAL_INFO.pack(signal.SIGRTMIN, 0, SI_QUEUE, os.getpid(), os.getuid(), value)
-        ctypes.CDLL(None).syscall(PIDFD_SEND_SIGNAL, self.pidfd, int(signal.SIGRTMIN), info, 0)
+        call = map(ctypes.c_long, (PIDFD_SEND_SIGNAL, self.pidfd, signal.SIGRTMIN))
+        failed = ctypes.CDLL(None, use_errno=True).syscall(*call, info, ctypes.c_long(0))
+        error = ctypes.get_errno() if failed else 0
+        if error and error != errno.ESRCH:  # else it has just ended
+            raise OSError(error, os.strerror(error))
 
     def close(self) -> None:
         """Give the descriptor back, and the zombie if it is ours."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from functools import partial
 from typing import Final
 
@@ -20,7 +21,7 @@ from moiety.pool.control.outcomes import CANCELLED, REQUEUED, REQUEUED_HELD
 from moiety.pool.model.amendment import Amendment, Requeue
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ENDS, WAITING, WorkState
-from moiety.pool.store import amendments, changes
+from moiety.pool.store import amendments, changes, rows
 
 
 async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Response:
@@ -30,8 +31,6 @@ async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Respon
     row = await own(pool, request, caller, "change")
     if new.priority is not UNSET and new.priority > max(row.priority, 0):
         caller.must_be_admin_in(row.project, "give work a priority above 0")
-    if row.state not in WAITING and new.gives_more_time(row.time_limit_s):
-        caller.must_be_admin_in(row.project, "give work that runs more time")
     if row.state in ENDS and new.is_for_living:
         raise WorkStateWrong(f"workload {row.id} is {row.state}", "submit it once more")
     if row.state not in WAITING and new.is_of_gpus:
@@ -42,9 +41,16 @@ async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Respon
             )
         await resize(pool, row, amendments.parts_of(row, new))
         new = replace(new, gpu=UNSET, memory_bytes=UNSET)
-    found = await pool.loop.write(partial(amendments.amend, number=row.id, new=new))
-    if new.time_limit_s is not UNSET:
-        pool.loop.running.limit(row.id, found.time_limit_s)
+
+    def work(connection: sqlite3.Connection) -> WorkRow:
+        before = rows.workload(connection, row.id)  # it may have begun to run meanwhile
+        if before.state not in WAITING and new.gives_more_time(before.time_limit_s):
+            caller.must_be_admin_in(before.project, "give work that runs more time")
+        return amendments.amend(connection, row.id, new)
+
+    found = await pool.loop.write(work)
+    if new.time_limit_s is not UNSET:  # another change may have come after this one
+        pool.loop.running.limit(row.id, rows.workload(pool.reader, row.id).time_limit_s)
     pool.loop.changed()
     return answer(caller.shown(found))
 
