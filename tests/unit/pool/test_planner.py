@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,19 @@ ONE = MachineView(name="box", cpu_milli=8000, memory_mib=1000, cards=TWO.cards[:
 @pytest.fixture
 def store(tmp_path: Path) -> sqlite3.Connection:
     return store_in(tmp_path)
+
+
+@pytest.fixture
+def set_zone() -> Iterator[Callable[[str], None]]:
+    """Sets the machine's time zone, and afterwards the one before."""
+
+    def set_(zone: str) -> None:
+        patch.setenv("TZ", zone)
+        time.tzset()
+
+    with pytest.MonkeyPatch.context() as patch:
+        yield set_
+    time.tzset()
 
 
 @pytest.fixture
@@ -239,10 +253,9 @@ def test_what_depends_on_others_is_not_tried(
 
 
 def test_a_quota_of_a_time_of_day_holds_then(
-    store: sqlite3.Connection, planner: PoolPlanner, monkeypatch: pytest.MonkeyPatch
+    store: sqlite3.Connection, planner: PoolPlanner, set_zone: Callable[[str], None]
 ) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
+    set_zone("UTC")
     day, night = ["08:00-20:00=2"], ["20:00-08:00=2"]
     projects = [ProjectRow(name="a", windows=day), ProjectRow(name="b", windows=night)]
     changes.apply(store, projects)
@@ -256,8 +269,7 @@ def test_a_quota_of_a_time_of_day_holds_then(
     assert at_night.look_s is not None
     assert at_night.look_s <= monday_s + 8 * 3600, "it looks again when the day begins"
     assert len(planner.cycle(CycleRequest(TWO, monday_s + 8.1 * 3600)).ends) == 2
-    monkeypatch.setenv("TZ", "UTC-2")  # two hours ahead: the day has begun at six of UTC
-    time.tzset()
+    set_zone("UTC-2")  # two hours ahead: the day has begun at six of UTC
     assert monday_of(monday_s) == FIRST_MONDAY_S - 7200
 
 
