@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +55,20 @@ def test_the_kernel_says_whether_a_process_has_a_memfd_mapped() -> None:
         assert not processes.has_mapped(os.getpid(), "moiety")
     os.close(fd)
     assert not processes.has_mapped(1 << 30, "moiety-test")
+
+
+@pytest.mark.parametrize("of_v2", [0, 1])
+def test_a_frozen_group_is_seen_alone_and_beside_v1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_v2: int
+) -> None:
+    roots = [tmp_path / "v2", tmp_path / "v2" / "unified"]
+    monkeypatch.setattr(processes, "CGROUP_ROOTS", [os.fsencode(root) for root in roots])
+    own = next(
+        line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line[:3] == "0::"
+    )
+    events = Path(f"{roots[of_v2]}{own}/cgroup.events")
+    events.parent.mkdir(parents=True)
+    events.write_text("populated 1\nfrozen 0\n")
+    assert not processes.is_stopped(os.getpid())
+    events.write_text("populated 1\nfrozen 1\n")
+    assert processes.is_stopped(os.getpid())

@@ -7,8 +7,11 @@ import signal
 import socket
 import struct
 from dataclasses import dataclass
+from typing import Final
 
 SO_PEERPIDFD = 77
+CGROUP_ROOTS: Final = (b"/sys/fs/cgroup", b"/sys/fs/cgroup/unified")
+"""Where cgroup v2 is, alone and beside v1."""
 _HOST_PID_NAMESPACE = 0xEFFFFFFC
 """The inode that the kernel gives the first of all pid namespaces (PROC_PID_INIT_INO)."""
 _CREDENTIALS = struct.Struct("iII")
@@ -122,13 +125,23 @@ def give_way() -> None:
 
 
 def _is_frozen(pid: int) -> bool:
-    """Whether its control group is frozen (a paused container); cgroup v2 only."""
+    """Whether its control group is frozen (a paused container); cgroup v2 only.
+
+    Beside the hierarchies of v1, that of v2 has a folder of its own.
+    """
     try:
         with open(f"/proc/{pid}/cgroup", "rb") as file:
             own = next(line[3:].strip() for line in file if line.startswith(b"0::"))
-        with open(b"/sys/fs/cgroup" + own + b"/cgroup.events", "rb") as file:
-            return b"frozen 1" in file.read()
     except (OSError, StopIteration):
+        return False
+    return any(_says_frozen(root + own) for root in CGROUP_ROOTS)
+
+
+def _says_frozen(folder: bytes) -> bool:
+    try:
+        with open(folder + b"/cgroup.events", "rb") as file:
+            return b"frozen 1" in file.read()
+    except OSError:
         return False
 
 
