@@ -43,6 +43,7 @@ from moiety.arbiter.settings import Settings
 from moiety.devices.budget import GpuBudget
 from moiety.devices.interface import Device, Devices
 from moiety.enforcement.policy import Policy
+from moiety.model.errors import NativeLibraryMissing
 
 
 @dataclass(slots=True)
@@ -76,8 +77,12 @@ class Components:
     handoff: FastHandoff | None = None
 
     def add_fast_handoff(self, reader: NativeReader | None = None) -> None:
-        """Read programs' messages in a native thread; raises NativeLibraryMissing."""
-        reader = reader or NativeReader()
+        """Read programs' messages in a native thread; without it hand-offs are slower."""
+        try:
+            reader = reader or NativeReader()
+        except (NativeLibraryMissing, OSError) as error:
+            self.runtime.log.warning("fast_handoff_unavailable", problem=str(error))
+            return
         clients = self.clients.by_number
         self.handoff = self.sessions.thread = FastHandoff(
             self.loop, self.runtime, clients, self.arbiter.armed, reader

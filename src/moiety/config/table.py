@@ -88,7 +88,7 @@ class AgentSettings(Values):
     linger_s: Time = setting("forget an ended workload after this long", "5s")
     say_after_s: Time = setting("tell a program's terminal why it waits; 0: never", "3s")
     fast_handoff: Switch = setting(
-        "hand leases over in a native thread that the agent arms ahead (new; off for now)", "false"
+        "hand leases over in a native thread that the agent arms ahead", "true"
     )
     turn_min_s: Time = setting("the shortest turn", "100ms", arbiter=True)
     turn_factor: Factor = setting("turn length / hand-off time", "9", arbiter=True)

@@ -57,7 +57,7 @@ class Options:
     """What is done about processes that are without moiety, are idle, or slow others down."""
     say_after_s: float = 3.0
     """Seconds after which a waiting program is told why; 0: never."""
-    fast_handoff: bool = False
+    fast_handoff: bool = True
     """Whether a native thread reads programs' messages, and carries out what is armed."""
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     """The arbiter's settings that are set somewhere, by field; the rest have their defaults."""
