@@ -72,6 +72,9 @@ class Devices(Protocol):
     def usage(self, index: int) -> Usage:
         """One GPU now; may take milliseconds."""
 
+    def utilisation(self, index: int) -> float | None:
+        """The part of the last moments in which one GPU worked; None: it does not say."""
+
     def telemetry(self, index: int) -> Telemetry:
         """The sensors of one GPU now; may take milliseconds."""
 

@@ -79,7 +79,6 @@ class Nvml:
         """The present use of one GPU."""
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
-        rates = self._optional("nvmlDeviceGetUtilizationRates", handle)
         processes: dict[int, int] = {}
         for process in self._first_of(PROCESS_CALLS, handle):
             if process.usedGpuMemory is not None:
@@ -87,9 +86,15 @@ class Nvml:
                 processes[process.pid] = known + int(process.usedGpuMemory)
         return Usage(
             used_bytes=int(memory.used),
-            utilisation=rates.gpu / 100 if rates is not None else None,
+            utilisation=self.utilisation(index),
             processes=processes,
         )
+
+    def utilisation(self, index: int) -> float | None:
+        """The part of the last moments in which one GPU worked; None: it does not say."""
+        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        rates = self._optional("nvmlDeviceGetUtilizationRates", handle)
+        return rates.gpu / 100 if rates is not None else None
 
     def telemetry(self, index: int) -> Telemetry:
         """The sensors of one GPU; a value that it does not have is None."""

@@ -42,6 +42,10 @@ class FakeDevices:
         used = self.used.get(index, sum(processes.values()))
         return Usage(used_bytes=used, utilisation=None, processes=dict(processes))
 
+    def utilisation(self, index: int) -> float | None:
+        """The part of its time in which a GPU worked: that of `usage`."""
+        return self.usage(index).utilisation
+
     def telemetry(self, index: int) -> Telemetry:
         """The sensors that were set; a GPU without them has no value."""
         return self.sensors.get(index, Telemetry())

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from moiety.agent.arena import prefault
-from moiety.agent.arena.arena import RESERVE_BYTES, Arena, ArenaSize
+from moiety.agent.arena.arena import RESERVE_BYTES, REST_S, Arena, ArenaSize
 from moiety.agent.core.journal import Journal
 from moiety.arbiter import events as ev
 from moiety.arbiter.machine import Arbiter
@@ -242,12 +242,26 @@ def test_a_host_that_runs_short_lets_no_more_in(setting: Any) -> None:
     assert here.arena.size_bytes == GIB
     here.free = RESERVE_BYTES + 128 * MIB
     for _ in range(3):
-        here.loop.pass_s(1.1)
+        here.loop.pass_s(REST_S)
         here.settle()
     assert 5 * SEGMENT <= here.arena.size_bytes <= 128 * MIB + 5 * SEGMENT
     here.free = 64 * GIB
-    here.loop.pass_s(1.1)
+    here.loop.pass_s(REST_S)
     assert here.arena.size_bytes == GIB
+
+
+def test_after_a_rest_the_first_event_is_followed_by_a_look(setting: Any) -> None:
+    here = setting()
+    here.start(1, 80)
+    here.settle()
+    for _ in range(2):
+        here.loop.pass_s(1.1)
+    here.free = RESERVE_BYTES
+    here.loop.pass_s(1.1)
+    assert here.arena.size_bytes == GIB, "nothing happens: it looks less often"
+    here.feed(ev.LeaseRequest(1))
+    here.loop.pass_s(0.1)
+    assert here.arena.size_bytes < GIB
 
 
 def test_a_host_that_runs_short_gets_back_at_once_what_nobody_uses(setting: Any) -> None:
@@ -274,14 +288,14 @@ def test_an_arena_follows_a_host_that_gets_more_memory(setting: Any) -> None:
     here.settle()
     assert (here.arena.size_bytes, grown) == (GIB, [])
     here.free = RESERVE_BYTES + 2 * GIB + GIB // 8
-    here.loop.pass_s(1.1)
+    here.loop.pass_s(REST_S)
     assert (here.arena.size_bytes, grown) == (GIB, []), "an eighth more, or nothing"
     here.free = RESERVE_BYTES + 16 * GIB
-    here.loop.pass_s(1.1)
+    here.loop.pass_s(REST_S)
     assert (here.arena.size_bytes, grown) == (8 * GIB, [8 * GIB])
     assert here.arena.segments.limit_bytes == 8 * GIB
     here.free = RESERVE_BYTES + GIB
-    here.loop.pass_s(1.1)
+    here.loop.pass_s(REST_S)
     assert here.arena.size_bytes == GIB
 
 

@@ -35,7 +35,9 @@ LARGEST_BYTES: Final = 1 << 30
 PAUSE_S: Final = 0.02
 """Seconds between two looks at what is needed."""
 LOOK_S: Final = 1.0
-"""Seconds between two looks at the host's memory while there are clients."""
+"""Seconds between two looks at the host's memory while there are clients that do something."""
+REST_S: Final = 5.0
+"""The same while nothing happens: what happens next is followed by a look."""
 RESERVE_BYTES: Final = 256 << 20
 """Host memory that stays free."""
 UNUSED_PART: Final = 8
@@ -126,6 +128,8 @@ class Arena:
         self._due: Timer | None = None
         self._due_s = math.inf
         self._looked_s = -math.inf
+        self._is_at_rest = True
+        """Whether the arbiter has taken in no event since the last look."""
         self._free_bytes = 0
         self._stopped = False
         self.on_grown: list[Callable[[int], None]] = []
@@ -199,6 +203,9 @@ class Arena:
         """The arbiter has taken in an event."""
         if isinstance(event, _MATTERS):
             self._look_at(self._runtime.now() + PAUSE_S)
+        elif self._is_at_rest:
+            self._look_at(max(self._runtime.now() + PAUSE_S, self._looked_s + LOOK_S))
+        self._is_at_rest = False
 
     def lent_to(self, client: Client) -> str:
         """The name of the memfds that a process has, and has not given back; empty: none."""
@@ -238,7 +245,9 @@ class Arena:
             for action in self.segments.plan(now_s, may_make=may_make, is_short=is_short):
                 _DO[type(action)](self, action)
         if self._clients or self.segments.segments:
-            self._look_at(min(now_s + LOOK_S, self.segments.due_s))
+            next_s = REST_S if self._is_at_rest else LOOK_S
+            self._is_at_rest = True
+            self._look_at(min(now_s + next_s, self.segments.due_s))
 
     def _look(self, now_s: float) -> None:
         """Measure the host's free memory, and promise as much of it as it has from now on."""

@@ -126,8 +126,7 @@ class TelemetryHistory:
             found = {}
             for gpu in gpus:
                 try:
-                    usage = self._devices.usage(gpu)
-                    found[gpu] = self._devices.telemetry(gpu), usage.utilisation
+                    found[gpu] = self._devices.telemetry(gpu), self._devices.utilisation(gpu)
                 except Exception as error:  # NVML raises anything; the other GPUs' values are true
                     self._note(gpu, str(error))
             self._unreadable.intersection_update(gpus - found.keys())
