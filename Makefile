@@ -57,7 +57,7 @@ test-containers: $(WORK)/installed  ## podman and runc with shares of a simulate
 	@$(PY) tests/containers/setup.py
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m containers -rs tests/containers $(ARGS)
 
-# As root on Debian it installs slurm-wlm; elsewhere it must be there, or the tests say so.
+# As root on Debian it installs slurm-wlm and openmpi-bin; elsewhere they must be there, or the tests say so.
 test-slurm: $(WORK)/installed  ## jobs in a pool and in real Slurm are compared; ARGS="-k array" chooses
 	@$(PY) tests/slurm/setup.py
 	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m slurm -rs tests/slurm $(ARGS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -132,19 +131,6 @@ def test_a_gpu_on_which_different_programs_fail_at_once_is_drained(pool: PoolNod
         "`moiety gpu resume 0` once it is repaired\n"
     )
     assert json.loads(pool.node.cli("gpu", "resume", "0", "-o", "json").stdout)
-
-
-def test_mpirun_starts_its_processes_within_one_workload(pool: PoolNode) -> None:
-    mpirun = shutil.which("mpirun")
-    if mpirun is None:
-        pytest.skip("there is no mpirun: `apt-get install openmpi-bin`")
-    script = 'echo "$OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE"'
-    options = ("--allow-run-as-root", "--oversubscribe", "-np", "3")
-    row = pool.ended(
-        pool.submit("", program=mpirun, argv=["mpirun", *options, "sh", "-c", script], gpus=2)
-    )
-    assert row.state is WorkState.DONE, pool.output(row.id)
-    assert sorted(pool.output(row.id).splitlines()) == ["0 of 3", "1 of 3", "2 of 3"]
 
 
 def test_a_file_names_options_as_the_command_line_does(pool: PoolNode) -> None:

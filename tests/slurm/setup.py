@@ -1,9 +1,9 @@
-"""Puts real Slurm where the tests find it.
+"""Puts real Slurm, and mpirun, where the tests find them.
 
     python tests/slurm/setup.py
 
-It is installed with apt-get where that may be done (root on Debian or Ubuntu) and it is not there.
-Exit code 0 also where it cannot be had: then the tests say so and are skipped.
+They are installed with apt-get where that may be done (root on Debian or Ubuntu) and they are not there.
+Exit code 0 also where they cannot be had: then the tests say so and are skipped.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.containers.setup import CannotBeHadError, apt
 from tests.support.slurm_oracle import missing
 
-PACKAGES: Final = ("slurmctld", "slurmd", "slurm-client")
+PACKAGES: Final = ("slurmctld", "slurmd", "slurm-client", "openmpi-bin")
 
 
 def install() -> None:
-    """Install it, and keep its services from starting.
+    """Install them, and keep their services from starting.
 
     Raises:
-        CannotBeHadError: it may not be installed, or the packages are not there.
+        CannotBeHadError: they may not be installed, or the packages are not there.
     """
-    if not missing():
+    if not missing() and shutil.which("mpirun"):
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise CannotBeHadError("Slurm must be installed first: only root on Debian installs it")
-    print("setting up: Slurm, by apt-get", flush=True)
+        raise CannotBeHadError("Slurm and mpirun are missing: only root on Debian installs them")
+    print("setting up: Slurm and mpirun, by apt-get", flush=True)
     with contextlib.suppress(CannotBeHadError):  # one source of many that does not answer, say
         apt("update")
     apt("install", "-y", "--no-install-recommends", *PACKAGES)
