@@ -5,9 +5,9 @@ asks, the holder is asked, it answers, and the waiting one goes on. Hand-off and
 by turns, so that both see the same load; the figure is the median of the ratios of these pairs.
 Without queued work the holder sleeps between single kernels, as the programs of the floor do; with
 it (`busy`) the holder keeps 20 us kernels queued. Both are measured as the agent is by default,
-with the native thread that carries out what the arbiter has armed, and without it (`python`, [agent]
-fast-handoff = false). The notes say what became of the messages that can change a lease: `fired`
-and `asked` were carried out or let pass by the thread, the others were left to Python.
+with the native thread that carries out what the arbiter has armed, and without it (`python`,
+[agent] fast-handoff = false). The notes say what became of the messages that can change a lease:
+`fired` and `asked` were carried out or let pass by the thread, the others were left to Python.
 """
 
 from __future__ import annotations

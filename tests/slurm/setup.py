@@ -2,7 +2,8 @@
 
     python tests/slurm/setup.py
 
-They are installed with apt-get where that may be done (root on Debian or Ubuntu) and they are not there.
+They are installed with apt-get where that may be done (root on Debian or Ubuntu) and they are not
+there.
 Exit code 0 also where they cannot be had: then the tests say so and are skipped.
 """
 
