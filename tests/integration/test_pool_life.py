@@ -19,6 +19,7 @@ from moiety.pool.starter.records import ProcessIdentity, Started, read_started
 from moiety.testing.waiting import until
 from tests.support.pool_node import MakePool, PoolNode
 
+MIB = 1 << 20
 TWO = "2xA100-80:memory=96MiB"
 
 
@@ -131,6 +132,33 @@ def test_a_gpu_on_which_different_programs_fail_at_once_is_drained(pool: PoolNod
         "`moiety gpu resume 0` once it is repaired\n"
     )
     assert json.loads(pool.node.cli("gpu", "resume", "0", "-o", "json").stdout)
+
+
+def test_a_program_that_is_left_on_a_gpu_ends_with_its_workload(
+    pool: PoolNode, programs: Path, kernels: Path
+) -> None:
+    gate = pool.node.folder / "gate"
+    orphan = f"setsid {programs / 'worker'} {kernels} {60 * MIB} 1000000 0 0 1"
+    script = f"{orphan} >/dev/null 2>&1 & until [ -e {gate} ]; do sleep 0.02; done"
+    number = pool.submit(script, gpus=1, environment=pool.node.env)
+    rows = until(lambda: pool.node.json("ps"), "it has memory of a GPU")
+    gate.touch()
+    assert pool.ended(number).state is WorkState.DONE
+    assert not Path(f"/proc/{rows[0]['pid']}/exe").exists(), "nothing of it is left"
+    assert until(lambda: pool.node.json("ps") == [], "its memory is free")
+
+
+def test_a_log_of_gigabytes_is_read_in_parts(pool: PoolNode) -> None:
+    number = pool.submit("echo begin; truncate -s 8G /proc/self/fd/1; echo end")
+    assert pool.ended(number).state is WorkState.DONE
+    assert Path(pool.row(number).stdout).stat().st_size > 8 << 30
+    command = [sys.executable, "-m", "moiety", "logs", str(number)]
+    with subprocess.Popen(command, env=pool.node.env, stdout=subprocess.PIPE) as logs:
+        assert logs.stdout is not None
+        assert logs.stdout.read(7) == b"begin\n\0"
+        peak = Path(f"/proc/{logs.pid}/status").read_text()
+        logs.kill()
+    assert int(peak.split("VmHWM:")[1].split()[0]) < 100 * 1024, "KiB, of 8 GiB"
 
 
 def test_a_file_names_options_as_the_command_line_does(pool: PoolNode) -> None:

@@ -109,6 +109,16 @@ def test_a_clock_that_was_set_back_stands_still() -> None:
     assert not memory.memory.knows("1")
 
 
+def test_after_a_clock_was_ahead_projects_gain_credit_at_once() -> None:
+    rows = [row(1, WorkState.RUNNING, began_s=10.0, gpus=2), row(2, project="nlp")]
+    memory = told(PoolMemory(), 10.0, *rows)
+    ahead = dict(told(memory, 10.0 + 2 * HOUR, *rows).memory.credit or {})
+    assert told(memory, 20.0, *rows).memory.credit == ahead
+    after = told(memory, 20.0 + HOUR, *rows).memory.credit
+    assert after is not None
+    assert after["nlp"] > ahead["nlp"] + 0.9 * HOUR
+
+
 def test_of_much_work_that_is_alike_the_oldest_has_a_worth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(learning, "KNOWN_MAX", 2)
     waiting = [row(n) for n in range(1, 6)]

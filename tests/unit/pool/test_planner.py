@@ -34,6 +34,7 @@ TWO = MachineView(
     cards=[CardView(index=i, model="A", memory_mib=1000) for i in range(2)],
 )
 
+YEAR_S = 365 * 86400.0
 ONE = MachineView(name="box", cpu_milli=8000, memory_mib=1000, cards=TWO.cards[:1])
 
 
@@ -100,6 +101,26 @@ def test_work_that_failed_to_start_is_looked_at_when_its_time_comes(
     answer = planner.cycle(CycleRequest(TWO, 2.0))
     assert (answer.starts, answer.look_s) == ([], 5.0)
     assert [start.attempt for start in planner.cycle(CycleRequest(TWO, 5.0)).starts] == [2]
+
+
+def test_a_clock_that_jumps_ends_nothing_and_keeps_nothing_waiting(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    runs, waits = submitted(store, 1.0, time_limit_s=3600.0).id, submitted(store, 1.0).id
+    assert [start.number for start in planner.cycle(CycleRequest(TWO, 2.0)).starts] == [runs, waits]
+    changes.begin_attempt(store, runs, 1, [0], 2.0)
+    assert planner.cycle(CycleRequest(TWO, YEAR_S)).ends == [], "its supervisor has its time"
+    failed = submitted(store, YEAR_S).id
+    changes.begin_attempt(store, failed, 1, [1], YEAR_S)
+    changes.end_attempt(
+        store, failed, 1, WorkState.PENDING, "failed to start", YEAR_S, failures=1,
+        not_before_s=YEAR_S + 60,
+    )  # fmt: skip
+    assert [start.number for start in planner.cycle(CycleRequest(TWO, YEAR_S)).starts] == [waits]
+    changes.begin_attempt(store, waits, 1, [1], YEAR_S)
+    changes.end_attempt(store, waits, 1, WorkState.DONE, "exited 0", 4.0)
+    answer = planner.cycle(CycleRequest(TWO, 5.0))
+    assert ([start.number for start in answer.starts], answer.ends) == ([failed], [])
 
 
 def test_a_gpu_that_is_drained_gets_nothing(

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moiety.pool.launch.supervised import Remains
 from moiety.pool.model.names import RESTARTED
-from moiety.pool.model.records import PREEMPTED, WorkRow
+from moiety.pool.model.records import PREEMPTED, RETRY_MAX_S, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.starter.records import EndReason, Exit, Exited, FailedToStart, Signaled
 
@@ -18,7 +18,6 @@ FAILURES_MAX: Final = 3
 BACKOFF_FIRST_S: Final = 1.0
 RETRY_FIRST_S: Final = 2.0
 """The time before the second try of a program that failed; it doubles with each try."""
-RETRY_MAX_S: Final = 600.0
 CANCELLED: Final = "cancelled"
 REQUEUED: Final = "requeued"
 REQUEUED_HELD: Final = "requeued and held"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from moiety.model.format import format_duration
 from moiety.pool.engine.messages import WaitReason
-from moiety.pool.model.records import WorkRow
+from moiety.pool.model.records import RETRY_MAX_S, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
 
@@ -44,7 +44,7 @@ class Eligible:
         """Whether this one may be tried."""
         return (
             row.state is WorkState.PENDING
-            and row.not_before_s <= self.now_s
+            and self._again_s(row) <= self.now_s
             and row.begin_after_s <= self.now_s
             and not row.blocked
             and row.id not in self._late
@@ -56,7 +56,7 @@ class Eligible:
             time_s
             for row in rows
             if row.state is WorkState.PENDING and not row.blocked
-            and (time_s := max(row.not_before_s, row.begin_after_s)) > self.now_s
+            and (time_s := max(self._again_s(row), row.begin_after_s)) > self.now_s
         ]  # fmt: skip
 
     def why_not(self, row: WorkRow) -> WaitReason | None:
@@ -79,9 +79,14 @@ class Eligible:
         if row.begin_after_s > self.now_s:
             left = format_duration(row.begin_after_s - self.now_s)
             return WaitReason("begin-time", f"it is to begin later, in {left}")
-        if row.not_before_s > self.now_s:
+        if self._again_s(row) > self.now_s:
             left = format_duration(row.not_before_s - self.now_s)
             return WaitReason(
                 "back-off", f"{row.reason or 'it failed'}; it is tried again in {left}"
             )
         return None
+
+    def _again_s(self, row: WorkRow) -> float:
+        """When work that failed is tried again: at once if the clock was set back since."""
+        is_set_back = row.not_before_s > self.now_s + RETRY_MAX_S
+        return 0.0 if is_set_back else row.not_before_s

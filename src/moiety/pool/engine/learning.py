@@ -40,6 +40,8 @@ SAVE_WORK: Final = 5000
 """With this much work in it, twice that time passes."""
 SAME_S: Final = 1e-3
 """Times that differ by less are equal."""
+SET_BACK_S: Final = 300.0
+"""A clock that was set back by less stands still until it is there again."""
 
 Likeness = tuple[str, str, object]
 
@@ -87,6 +89,9 @@ class PoolMemory:
             if not row.opportunistic:
                 self._row(row, workload_of, now_s)
         self._fill(live, workload_of)
+        if now_s < self._now_s - SET_BACK_S:  # else no project would gain credit until then
+            self._now_s = now_s
+            learn(self.memory, Passed(now_s))
         self._pass(now_s)
         self.change = change
 

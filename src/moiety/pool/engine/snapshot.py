@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -221,8 +221,9 @@ def snapshot_of(
         if row.state in AWAY or (row.state is WorkState.ENDING and row.intent == PREEMPTED):
             continue
         if row.state in ACTIVE:
-            found.append(workload)
-            running.append(running_of(row, workload, nodes, carried.get(row.id, 0)))
+            begun = running_of(row, workload, nodes, carried.get(row.id, 0))
+            found.append(_without_limit(workload, begun, now_s))
+            running.append(begun)
         elif not eligible.has(row):
             continue
         elif users is None:
@@ -242,6 +243,16 @@ def snapshot_of(
             host_free_bytes // len(nodes.nodes),
         ),
     )
+
+
+def _without_limit(workload: Workload, begun: Running, now_s: float) -> Workload:
+    """Work that has had its time has no limit any more: its supervisor ends it, by its own clock.
+
+    Else the engine would end it, and give its GPUs to others at once, also beside free ones.
+    """
+    limit_s = workload.max_run_s
+    is_over = limit_s is not None and now_s - begun.since_s >= limit_s
+    return replace(workload, max_run_s=None) if is_over else workload
 
 
 def may_resume(nodes: PoolNodes, active: Iterable[WorkRow]) -> list[WorkRow]:

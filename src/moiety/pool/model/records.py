@@ -19,6 +19,8 @@ from moiety.pool.model.states import WorkState
 WHOLE_MILLI: Final = 1000
 PREEMPTED: Final = "preempted"
 """Work that gives its GPUs to other work ends with this intent."""
+RETRY_MAX_S: Final = 600.0
+"""The longest time between two tries of work that failed."""
 BY_USER: Final = "suspended"
 """The intent of work that is suspended until a user resumes it."""
 RESUMES: Final = "resumes"
@@ -205,7 +207,7 @@ class WorkRow(msgspec.Struct, frozen=True, kw_only=True):
     turn_s: float = 0.0
     """When it counts as submitted, where the users of a project take turns; 0: as it was."""
     not_before_s: float = 0.0
-    """It is not tried before this time."""
+    """It failed, and is not tried before this time, which is `RETRY_MAX_S` ahead at most."""
     begin_after_s: float = 0.0
     """Its user wants it to begin later than this."""
     array_id: int | None = None

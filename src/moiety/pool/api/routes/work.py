@@ -21,6 +21,7 @@ from moiety.pool.engine.messages import ExpectedStart
 from moiety.pool.model.arrays import parse_array
 from moiety.pool.model.records import (
     PAGE_MAX,
+    RETRY_MAX_S,
     Accepted,
     Submission,
     WorkExplanation,
@@ -164,7 +165,7 @@ async def on_explain(pool: ServedPool, request: Request, caller: Caller) -> Resp
         if found is not None:
             kind, text = found.kind, found.text
             is_final, numbers = found.is_final, found.numbers
-        elif left_s > 0:
+        elif 0 < left_s <= RETRY_MAX_S:
             why = row.reason or "its start failed"
             kind, text = "back-off", f"{why}; it is tried again in {left_s:.0f} s"
         else:
