@@ -25,6 +25,7 @@ from moiety.policy.model.workloads import Workload
 from moiety.policy.place.pools import Masks, both
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.preempt import reclaim
+from moiety.policy.preempt.confined_victims import in_the_way
 from moiety.policy.preempt.defragment import defragment
 from moiety.policy.preempt.outrank import outrank
 from moiety.policy.preempt.overdue import incomplete, overdue
@@ -273,11 +274,10 @@ class Cycle:
         if not (waits := within_quota(state, self.ended)):
             return
         self._leavers = None  # what has begun in this cycle may make room, too
-        text = "makes room for work within the quota of its queue"
         for each in repack(state, self._who_leaves(), waits) or ():
             for task, seated in zip(each.unit.tasks, each.seated, strict=True):
                 if state.seated.get(task) != seated:
-                    self.why[task] = (text, None)
+                    self.why[task] = "makes room for work within the quota of its queue", None
             first = each.unit.tasks[0]
             if first in state.began and first not in state.seated and not each.unit.is_extra:
                 self.ended.add(each.unit.workload.name)
@@ -319,7 +319,7 @@ class Cycle:
         leavers = self._who_leaves()
         state.budget.spend()
         had = {name: has[GPU_MILLI] for name, has in state.standing.has.items()}
-        plan = making(state, piece, leavers, self.moves_left)
+        plan = making(state, piece, in_the_way(state, piece, leavers), self.moves_left)
         if plan is None:
             in_vain.add(piece.claim)
             return False

@@ -14,7 +14,7 @@ from moiety.agent.control import protocol
 from moiety.model.errors import ShareTaken, WorkStateWrong
 from moiety.pool.control import suspension as module
 from moiety.pool.control.suspension import SuspendedWork
-from moiety.pool.engine.messages import CardView, CycleRequest, MachineView
+from moiety.pool.engine.messages import CardView, CycleRequest, MachineView, ReasonsRequest
 from moiety.pool.engine.planner import PoolPlanner
 from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.records import BY_USER, RESUMES, WorkRow
@@ -171,6 +171,35 @@ def test_it_goes_on_on_its_own_gpu_when_that_is_free(
     assert (start.number, start.attempt, start.cards, start.is_resume) == (number, 1, [1], True)
     suspension.begin(store, number, BY_USER, "by ann")
     assert planner.cycle(CycleRequest(TWO, 303.0)).starts == []
+
+
+@pytest.mark.parametrize("mine", [0, 1])
+def test_it_takes_its_own_gpu_back_where_its_project_is_due_more(
+    store: sqlite3.Connection, planner: PoolPlanner, mine: int
+) -> None:
+    changes.apply(store, [ProjectRow(name="due", quota=1), ProjectRow(name="spare", quota=0)])
+    number = running(store, mine, project="due")
+    suspended(store, number)
+    others = [running(store, card, project="spare") for card in (0, 1)]
+    answer = planner.cycle(CycleRequest(TWO, 5000.0, dict.fromkeys(others, 10), 100))
+    assert [(end.number, end.is_suspension) for end in answer.ends] == [(others[mine], True)]
+    assert answer.starts == [], "others have it still"
+    suspension.begin(store, others[mine], RESUMES, "for due")
+    suspension.is_over(store, others[mine], 1, "for due", 5001.0)
+    (start,) = planner.cycle(CycleRequest(TWO, 5002.0)).starts
+    assert (start.number, start.cards, start.is_resume) == (number, [mine], True)
+
+
+def test_while_others_have_its_gpu_a_free_one_is_left_to_other_work(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    number = running(store, 1)
+    suspended(store, number)
+    running(store, 1)
+    other = submitted(store, 400.0).id
+    (start,) = planner.cycle(CycleRequest(TWO, 500.0)).starts
+    assert (start.number, start.cards) == (other, [0])
+    assert "GPU" in planner.reasons(ReasonsRequest(TWO, 500.0, [number])).reasons[number].text
 
 
 # The server

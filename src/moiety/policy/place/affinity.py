@@ -57,7 +57,7 @@ class AffinityIndex:
         cluster = self._pools.placers[pool].cluster
         gpus: Bools = np.zeros(cluster.left.shape, np.bool_)
         for node, gpu in meant:
-            if node in cluster.index:
+            if node in cluster.index and gpu < gpus.shape[1]:
                 gpus[cluster.index[node], gpu] = True
         return Mask(np.ones(len(cluster), np.bool_), gpus)
 

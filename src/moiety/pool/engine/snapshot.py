@@ -22,7 +22,7 @@ from moiety.pool.engine.messages import (
     StartOrder,
     WaitReason,
 )
-from moiety.pool.engine.user_limits import UserBooks
+from moiety.pool.engine.user_limits import UserBooks, only_on
 from moiety.pool.model.project_rows import OUTSIDE
 from moiety.pool.model.projects import FIRST_MONDAY_S
 from moiety.pool.model.records import PREEMPTED, RESUMES, WorkRow
@@ -205,19 +205,19 @@ def snapshot_of(
 
     What was told to give its GPUs to others counts as gone: else more would be ended for them. All
     other work that ends has its GPUs. `workloads` has the engine's form of each row. Suspended work
-    waits once there is room on its own GPUs: it goes on there and nowhere else. `carried` are the
-    bytes of what can be suspended, and `host_free_bytes` what the host has room for. `users` are
-    their limits, where there are any.
+    waits for its own GPUs: it goes on there and nowhere else. `carried` are the bytes of what can
+    be suspended, and `host_free_bytes` what the host has room for. `users` are their limits, where
+    there are any.
     """
     beside, running = outside_work(nodes)
     found = [*beside]
     eligible = Eligible.of(rows, now_s)
-    active: list[WorkRow] = []
-    places = nodes.places() if users else {}
+    places = nodes.places()
     for row in rows:
         workload = workloads[row.id]
-        if row.state in ACTIVE:
-            active.append(row)
+        if row.state is WorkState.SUSPENDED and row.intent == RESUMES:
+            own = frozenset(places[card] for card in row.cards if card in places)
+            found.append(only_on(workload, own))
         if row.state in AWAY or (row.state is WorkState.ENDING and row.intent == PREEMPTED):
             continue
         if row.state in ACTIVE:
@@ -230,7 +230,6 @@ def snapshot_of(
             found.append(workload)
         elif users.why_not(row) is None:
             found.append(users.confined(row, workload, places))
-    found += (workloads[row.id] for row in may_resume(nodes, active))
     return Snapshot(
         nodes=nodes.nodes,
         workloads=tuple(found),
@@ -253,16 +252,6 @@ def _without_limit(workload: Workload, begun: Running, now_s: float) -> Workload
     limit_s = workload.max_run_s
     is_over = limit_s is not None and now_s - begun.since_s >= limit_s
     return replace(workload, max_run_s=None) if is_over else workload
-
-
-def may_resume(nodes: PoolNodes, active: Iterable[WorkRow]) -> list[WorkRow]:
-    """The suspended work that is to go on, and whose own GPUs have room for it now."""
-    rows = list(active)
-    waits = [r for r in rows if r.state is WorkState.SUSPENDED and r.intent == RESUMES]
-    if not waits:
-        return []
-    books = GpuBooks([card for each in nodes.cards.values() for card in each], rows)
-    return [row for row in waits if books.take_back(row)]
 
 
 def orders_of(

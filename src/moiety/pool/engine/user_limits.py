@@ -73,7 +73,7 @@ class UserBooks:
         if len(allowed) == len(self._cards):
             return workload
         there = frozenset(places[index] for index in allowed if index in places)
-        return replace(workload, subgroups=_only(workload.subgroups, there))
+        return only_on(workload, there)
 
     def take(self, row: WorkRow, cards: Iterable[int]) -> bool:
         """Count GPUs that a workload gets; False: they are more than its user may have.
@@ -141,6 +141,11 @@ class UserBooks:
     def _reason(limit: UserView, field: str, text: str, *, is_final: bool) -> WaitReason:
         where = limit.where.get(field)
         return WaitReason(KIND, f"{text} ({where})" if where else text, is_final=is_final)
+
+
+def only_on(workload: Workload, there: frozenset[tuple[str, int]]) -> Workload:
+    """The workload, on none but these GPUs: each by its node and its number there."""
+    return replace(workload, subgroups=_only(workload.subgroups, there))
 
 
 @lru_cache(KEPT)
