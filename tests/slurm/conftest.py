@@ -10,6 +10,7 @@ import pytest
 
 from moiety.slurm.install import install
 from moiety.testing.node import Node
+from tests.slurm.side import Side
 from tests.support.native import native_dir
 from tests.support.pool_node import PoolNode
 from tests.support.slurm_oracle import Oracle, missing
@@ -58,3 +59,16 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     install(folder)
     return folder
+
+
+@pytest.fixture
+def theirs(oracle: Oracle, tmp_path: Path) -> Side:
+    """Real Slurm, for one test."""
+    return Side(tmp_path / "theirs", oracle.environment)
+
+
+@pytest.fixture
+def ours(pool: PoolNode, programs: Path, tmp_path: Path) -> Side:
+    """A pool, for one test."""
+    env = dict(pool.node.env) | {"PATH": f"{programs}:/usr/bin:/bin"}
+    return Side(tmp_path / "ours", env)

@@ -18,6 +18,7 @@ from typing import Final
 import pytest
 
 from moiety.agent.system.paths import Directory
+from moiety.pool.machine.cgroups import folder_of, hierarchies
 from moiety.pool.machine.root_part import starter_pid
 from tests.support.pool_node import PoolNode
 from tests.support.users import open_folder
@@ -85,6 +86,17 @@ class MachinePool(PoolNode):
             with suppress(ProcessLookupError):
                 os.kill(pid, 15)
         super().close()
+        self._remove_cgroups()
+
+    def _remove_cgroups(self) -> None:
+        """Remove the folders of its workloads' cgroups, once these are gone."""
+        name = folder_of(str(self.paths.workloads.resolve()))
+        for tree in hierarchies(
+            Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text()
+        ):
+            for folder in (tree.own / name, tree.own.parent / name):
+                with suppress(OSError):
+                    folder.rmdir()
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from moiety.model.errors import BadArgument
 from moiety.slurm.programs import PROGRAMS
 
 MARK: Final = "# Written by `moiety slurm install`."
+SHEBANG_MAX: Final = 120
+"""The longest path of an interpreter that every kernel takes, with its option."""
 
 
 def folders() -> list[str]:
@@ -22,13 +24,21 @@ def folders() -> list[str]:
 
 
 def text(name: str) -> str:
-    """One program. Python starts without `site`: the folders are named instead."""
-    start = (
-        f"import sys; sys.path += {folders()!r}; "
-        f"from moiety.slurm.programs import main; main({name!r}, sys.argv[1:])"
-    )
-    python = shlex.quote(os.path.abspath(sys.executable))
-    return f'#!/bin/sh\n{MARK}\nexec {python} -I -S -c {shlex.quote(start)} "$@"\n'
+    """One program. Python starts without `site`: the folders are named instead.
+
+    The kernel starts Python itself where it can: a shell would drop variables whose names it does
+    not know, such as functions that bash exports.
+    """
+    lines = [
+        f"import sys; sys.path += {folders()!r}",
+        "from moiety.slurm.programs import main",
+        f"main({name!r}, sys.argv[1:])",
+    ]
+    python = os.path.abspath(sys.executable)
+    if len(python) <= SHEBANG_MAX and not python.split()[1:]:
+        return "\n".join([f"#!{python} -IS", MARK, *lines, ""])
+    start = shlex.quote("; ".join(lines))
+    return f'#!/bin/sh\n{MARK}\nexec {shlex.quote(python)} -I -S -c {start} "$@"\n'
 
 
 def install(folder: Path) -> list[Path]:

@@ -49,6 +49,21 @@ def test_a_program_runs_in_any_folder_and_says_who_it_is(tmp_path: Path) -> None
         assert done.stdout == f"slurm {VERSION} (moiety {__version__})\n", done.stderr
 
 
+def test_it_passes_no_shell_that_would_drop_exported_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "bin")
+    assert (tmp_path / "bin" / "sbatch").read_text().startswith(f"#!{sys.executable} -IS\n")
+    spaced = tmp_path / "a folder"
+    spaced.mkdir()
+    (spaced / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(spaced / "python"))
+    install(tmp_path / "bin")
+    for name in ("sbatch", "squeue"):
+        done = subprocess.run([tmp_path / "bin" / name, "-V"], capture_output=True, text=True)
+        assert done.stdout.startswith("slurm "), done.stderr
+
+
 def test_the_table_loads_nothing_slow() -> None:
     done = subprocess.run(
         [

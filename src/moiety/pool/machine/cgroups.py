@@ -8,6 +8,7 @@ starter's own cgroup of each controller, so that limits of a container hold.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = "moiety-pool"
+"""What the names of the folders of all pools begin with."""
 LEAF: Final = "starter"
 """Where the starter goes itself: in version 2, a cgroup with controllers has no processes."""
 CONTROLLERS: Final = ("memory", "pids")
@@ -61,17 +63,26 @@ def hierarchies(mountinfo: str, membership: str) -> Iterator[Hierarchy]:
     yield from sorted(found, key=lambda each: not each.is_version_2)
 
 
-def make(trees: Iterator[Hierarchy]) -> list[Path]:
+def folder_of(workloads: str) -> str:
+    """The name of the folder of one pool, by the path of its workloads' files.
+
+    Workloads of all pools have the same numbers, and two pools can run below one cgroup.
+    """
+    return f"{FOLDER}-{hashlib.sha256(os.fsencode(workloads)).hexdigest()[:12]}"
+
+
+def make(trees: Iterator[Hierarchy], name: str) -> list[Path]:
     """Make the folders in which workloads get cgroups; those that cannot be made are left out.
 
-    The calling process goes into a leaf of its own where that is needed.
+    The calling process goes into a leaf of its own where that is needed. `name` is the pool's own
+    (`folder_of`).
     """
     made = []
     for tree in trees:
-        folder = tree.own / FOLDER
+        folder = tree.own / name
         with contextlib.suppress(OSError):
             if tree.own.name == LEAF:  # a starter of ours began this one
-                folder = tree.own.parent / FOLDER
+                folder = tree.own.parent / name
             folder.mkdir(exist_ok=True)
             if tree.is_version_2:
                 _enable(folder)

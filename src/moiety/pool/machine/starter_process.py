@@ -20,7 +20,8 @@ def main(arguments: Sequence[str]) -> None:
     trees = cgroups.hierarchies(
         Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text()
     )
-    folders = cgroups.make(trees)
+    workloads = os.readlink(f"/proc/self/fd/{folder_fd}")
+    folders = cgroups.make(trees, cgroups.folder_of(workloads))
     written = Path(f"{said}.new")
     written.write_text(cgroups.described(folders))
     written.chmod(0o644)

@@ -1,0 +1,134 @@
+"""Dependencies, begin times, signals and files, in real Slurm and in a pool."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import Final
+
+import pytest
+
+from moiety.testing.waiting import until
+from tests.slurm.side import Side, ended
+from tests.support.pool_node import PoolNode
+from tests.support.slurm_oracle import Oracle
+
+NEVER: Final = "DependencyNeverSatisfied"
+
+
+def said(side: Side, *words: str) -> str:
+    """What one of Slurm's commands prints there."""
+    done = subprocess.run(
+        words, cwd=side.folder, env=side.env, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def state(side: Side, number: str) -> str:
+    """State and reason of a job that is not over; empty once it is."""
+    return said(side, "squeue", "-h", "-o", "%T %r", "--job", number)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_dependencies_are_met_alike(
+    oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side, code: int
+) -> None:
+    never = {0: "afternotok", 3: "afterok"}[code]
+    found = []
+    for side in (theirs, ours):
+        first = side.submit(f"#!/bin/bash\nsleep 1\necho first >>order; exit {code}\n")
+        numbers = {
+            kind: side.submit(
+                f"#!/bin/bash\n#SBATCH --dependency={kind}:{first}\necho {kind} >>order\n"
+            )
+            for kind in ("afterok", "afternotok", "afterany", "after")
+        }
+        waits = state(side, numbers["afterany"])
+        for kind, number in numbers.items():
+            if kind != never:
+                ended_there(oracle, pool, side is theirs, number)
+        until(lambda: NEVER in state(side, numbers[never]), "it is never met")  # noqa: B023
+        lines = (side.folder / "order").read_text().split()
+        lines.remove("after")  # it may begin with the first
+        found.append((waits, lines[0], sorted(lines), state(side, numbers[never])))
+        said(side, "scancel", numbers[never])
+    assert found[1] == found[0]
+
+
+def ended_there(oracle: Oracle, pool: PoolNode, is_theirs: bool, number: str) -> None:
+    """Wait until a job is over."""
+    if is_theirs:
+        oracle.ended([number])
+    else:
+        pool.ended(int(number))
+
+
+def test_jobs_of_one_name_come_one_after_the_other(
+    oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side
+) -> None:
+    script = "#!/bin/bash\n#SBATCH -J one --dependency=singleton\nsleep 0.5; date +%s%N >>ends\n"
+    for side in (theirs, ours):
+        numbers = [side.submit(script) for _ in range(2)]
+        assert state(side, numbers[1]) == "PENDING Dependency"
+        for number in numbers:
+            ended_there(oracle, pool, side is theirs, number)
+        first, second = map(int, (side.folder / "ends").read_text().split())
+        assert second - first >= 400_000_000
+
+
+def test_a_job_begins_no_sooner_than_it_is_to(
+    oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side
+) -> None:
+    script = "#!/bin/bash\n#SBATCH --begin=now+3\ndate +%s.%N >began\n"
+    for side in (theirs, ours):
+        at_s = time.time()
+        number = side.submit(script)
+        assert state(side, number) == "PENDING BeginTime"
+        ended_there(oracle, pool, side is theirs, number)
+        assert float((side.folder / "began").read_text()) - at_s >= 2.0
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate"])
+def test_files_that_are_there_are_kept_or_not(
+    oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side, mode: str
+) -> None:
+    script = (
+        f"#!/bin/bash\n#SBATCH --open-mode={mode} -o log -e errors --input=given\n"
+        'cat; echo e >&2; [ -n "$(cat)" ] || echo nothing is left\n'
+    )
+    for side in (theirs, ours):
+        (side.folder / "log").write_text("before\n")
+        (side.folder / "errors").write_text("before\n")
+        (side.folder / "given").write_text("from the file\n")
+    their_end, our_end = ended(oracle, pool, theirs.submit(script), ours.submit(script))
+    assert our_end == their_end
+    for name in ("log", "errors"):
+        assert (ours.folder / name).read_text() == (theirs.folder / name).read_text()
+
+
+SIGNALLED: Final = """#!/bin/bash
+#SBATCH -o log
+trap 'echo batch USR1 >>got' USR1
+short() { for i in $(seq 100); do sleep 0.05; done; }
+export -f short
+srun bash -c 'trap "echo step USR1 >>got" USR1; echo up >>up; short' &
+short
+wait
+"""
+
+
+@pytest.mark.parametrize("option", ["", "--batch", "--full"])
+def test_signals_reach_the_same_processes(
+    oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side, option: str
+) -> None:
+    found = []
+    for side in (theirs, ours):
+        number = side.submit(SIGNALLED)
+        until((side.folder / "up").exists, "its step runs")
+        said(side, "scancel", "-s", "USR1", *([option] if option else []), number)
+        ended_there(oracle, pool, side is theirs, number)
+        got = side.folder / "got"
+        found.append(sorted(got.read_text().splitlines()) if got.exists() else [])
+    assert found[1] == found[0]
