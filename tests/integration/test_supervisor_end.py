@@ -320,6 +320,27 @@ def test_a_warning_comes_at_once_where_less_time_is_left(here: Pool) -> None:
     assert ended.outcome == Signaled(signal.SIGUSR1)
 
 
+def test_a_longer_time_limit_has_a_warning_of_its_own(here: Pool) -> None:
+    script = """
+        trap 'echo warned >>$TOLD' USR1
+        echo ready >$TOLD
+        while :; do sleep 0.05; done
+    """
+    workload = here.workload(script)
+    process = workload.start(time_limit_s=100_000, warn_signal=signal.SIGUSR1, warn_s=90_000)
+    assert here.told.line() == "ready"
+    identity = ProcessIdentity(process.pid, 0)
+    found = Supervised(1, 1, identity, os.pidfd_open(process.pid))
+    for limit_s in (90_000.0, 80_000.0, 90_001.0):  # due at once; shorter; due after a second
+        found.limit(limit_s)
+        if limit_s >= 90_000.0:
+            assert here.told.line() == "warned"
+    os.close(found.pidfd)
+    process.terminate()
+    assert process.wait(DEADLINE_S) == 0
+    assert workload.exit().end_s - workload.exit().begin_s >= 1.0
+
+
 WARNING = {"time_limit_s": 3600, "warn_signal": signal.SIGUSR1, "warn_s": 3599.5}
 
 

@@ -51,6 +51,7 @@ void workload_begin(struct workload *workload, const struct spec *spec)
     workload->running_since_ms = ending_now_ms();
     workload->warn_signal = (int)spec->warn_signal;
     workload->warn_before_ms = spec->warn_ms;
+    workload->warned_ms = 0;
     workload->warns_first = spec->warns_first;
 }
 
@@ -87,7 +88,7 @@ static uint64_t limit_at_ms(const struct workload *workload)
 static uint64_t warn_at_ms(const struct workload *workload)
 {
     uint64_t limit = limit_at_ms(workload);
-    if (!workload->warn_signal || limit == UINT64_MAX) {
+    if (!workload->warn_signal || limit == UINT64_MAX || workload->limit_ms <= workload->warned_ms) {
         return UINT64_MAX;
     }
     uint64_t left = left_ms(workload);
@@ -95,15 +96,14 @@ static uint64_t warn_at_ms(const struct workload *workload)
     return limit - before;
 }
 
-/* Sends the warning once. The main process has its number until it is reaped, which is not so yet. */
+/* Sends the warning, once before each time limit. The main process has its number until it is reaped, which is not so yet. */
 static void warn(struct workload *workload)
 {
-    int number = workload->warn_signal;
-    workload->warn_signal = 0;
+    workload->warned_ms = workload->limit_ms;
     if (workload->warns_first) {
-        (void)kill(workload->program.pid, number);
+        (void)kill(workload->program.pid, workload->warn_signal);
     } else {
-        (void)signal_all(workload, number, 0);
+        (void)signal_all(workload, workload->warn_signal, 0);
     }
 }
 

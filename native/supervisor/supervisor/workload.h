@@ -22,9 +22,10 @@ struct workload {
     uint64_t limit_ms; /* 0 is no limit */
     uint64_t ran_ms;   /* before running_since_ms */
     uint64_t running_since_ms;
-    int warn_signal; /* sent before the time limit; 0: none, or it was sent */
+    int warn_signal; /* sent before the time limit; 0: none */
     bool warns_first;
     uint64_t warn_before_ms;
+    uint64_t warned_ms; /* the time limit before which it was sent; a longer one has a warning again */
 };
 
 void workload_signals(sigset_t *set);

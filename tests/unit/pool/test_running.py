@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from moiety.model.errors import SystemRefusal
 from moiety.pool.control import running as module
 from moiety.pool.control.outcomes import AttemptOutcome
 from moiety.pool.control.running import RunningWork
@@ -68,3 +70,28 @@ def test_the_end_of_work_waits_for_room_on_the_disk(
     assert disk.tries == FULL + 1
     assert rows.workload(store, number).state is WorkState.DONE
     assert told == [None]
+
+
+class Deaf:
+    """A supervisor whose queue of signals is full."""
+
+    number = 1
+
+    def limit(self, limit_s: float | None) -> None:
+        """Raise what the kernel says."""
+        raise OSError(errno.EAGAIN, f"{limit_s} s")
+
+
+def test_a_supervisor_that_cannot_be_told_its_time_limit_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk: Any = SmallDisk(store_in(tmp_path))
+    cards: Any = WellCards()
+    deaf: Any = Deaf()
+    work = RunningWork(paths_in(tmp_path), disk, lambda: None, cards=cards)
+    work.limit(1, 60.0)  # it is over
+    work.by_number[1] = deaf
+    work.limit(1, 60.0)  # a program without its supervisor has no limit to change
+    monkeypatch.setattr(RunningWork, "_is_supervised", lambda *_: True)
+    with pytest.raises(SystemRefusal, match="60"):
+        work.limit(1, 60.0)
