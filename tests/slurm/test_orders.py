@@ -130,5 +130,6 @@ def test_signals_reach_the_same_processes(
         said(side, "scancel", "-s", "USR1", *([option] if option else []), number)
         ended_there(oracle, pool, side is theirs, number)
         got = side.folder / "got"
-        found.append(sorted(got.read_text().splitlines()) if got.exists() else [])
+        # srun passes on what it gets, too: one signal may reach a process twice
+        found.append(set(got.read_text().splitlines()) if got.exists() else set())
     assert found[1] == found[0]
