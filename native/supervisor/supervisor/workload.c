@@ -88,7 +88,8 @@ static uint64_t limit_at_ms(const struct workload *workload)
 static uint64_t warn_at_ms(const struct workload *workload)
 {
     uint64_t limit = limit_at_ms(workload);
-    if (!workload->warn_signal || limit == UINT64_MAX || workload->limit_ms <= workload->warned_ms) {
+    if (!workload->warn_signal || limit == UINT64_MAX ||
+        workload->limit_ms <= workload->warned_ms) {
         return UINT64_MAX;
     }
     uint64_t left = left_ms(workload);

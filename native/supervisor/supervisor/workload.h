@@ -25,7 +25,8 @@ struct workload {
     int warn_signal; /* sent before the time limit; 0: none */
     bool warns_first;
     uint64_t warn_before_ms;
-    uint64_t warned_ms; /* the time limit before which it was sent; a longer one has a warning again */
+    uint64_t
+        warned_ms; /* the time limit before which it was sent; a longer one has a warning again */
 };
 
 void workload_signals(sigset_t *set);
