@@ -25,8 +25,7 @@ struct workload {
     int warn_signal; /* sent before the time limit; 0: none */
     bool warns_first;
     uint64_t warn_before_ms;
-    uint64_t
-        warned_ms; /* the time limit before which it was sent; a longer one has a warning again */
+    uint64_t warned_ms; /* the limit before which it was sent; a longer one has its own warning */
 };
 
 void workload_signals(sigset_t *set);
