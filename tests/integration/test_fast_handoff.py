@@ -15,7 +15,7 @@ from moiety.testing.node import Node, finish
 
 MIB = 1 << 20
 GPU = "A100-80:memory=192MiB,link=4GB/s,residue=2MiB"
-FAST = ("--turn-min", "5ms")
+SHORT_TURNS = ("--turn-min", "5ms")
 SHARES = (("--gpu", "0.5"), ("--gpu", "0.2", "--latency"), ())
 
 
@@ -47,10 +47,11 @@ def must_be_right(running: list[subprocess.Popen[str]]) -> None:
         assert (code, out) == (0, "0 words wrong\n"), said
 
 
+@pytest.mark.parametrize("options", [(), ("--fast-handoff=false",)], ids=["thread", "python"])
 def test_no_byte_is_lost_though_the_agent_is_killed_again_and_again(
-    node: Node, programs: Path, kernels: Path
+    node: Node, programs: Path, kernels: Path, options: tuple[str, ...]
 ) -> None:
-    node.start_agent(*FAST)
+    node.start_agent(*SHORT_TURNS, *options)
     running = at_work(node, programs, kernels)
     for _ in range(4):
         before = turns(node)
@@ -58,7 +59,7 @@ def test_no_byte_is_lost_though_the_agent_is_killed_again_and_again(
         assert node.agent is not None
         node.agent.kill()
         node.agent.wait()
-        node.start_agent(*FAST)
+        node.start_agent(*SHORT_TURNS)
         node.until(lambda: len(node.json("ps")) == len(running), "all are back")
     must_be_right(running)
 
@@ -66,7 +67,7 @@ def test_no_byte_is_lost_though_the_agent_is_killed_again_and_again(
 def test_the_agent_says_how_often_and_starts_no_process(
     node: Node, programs: Path, kernels: Path
 ) -> None:
-    agent = node.start_agent(*FAST)
+    agent = node.start_agent(*SHORT_TURNS)
     running = at_work(node, programs, kernels)
     before = turns(node)
     node.until(lambda: turns(node) > before + 50, "they take turns")

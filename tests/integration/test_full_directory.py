@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from moiety.wire.layout import Type
 from tests.support.foreground import AgentProcess, pretended_native, uuid_of
+from tests.support.small_disk import fill, small_disk
 from tests.support.wire_fakes import Shim
 
 GIB = 1 << 30
@@ -29,24 +29,13 @@ def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB, where this process may mount one."""
     folder = tmp_path / "small"
     folder.mkdir()
-    options = f"size=256k,nr_inodes={INODES}"
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted: {mounted.stderr}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with small_disk(folder, f"size=256k,nr_inodes={INODES}"):
+        yield folder
 
 
-def fill(folder: Path) -> None:
+def fill_all(folder: Path) -> None:
     """Leave no free byte and no free inode."""
-    with contextlib.suppress(OSError), open(folder / "ballast", "wb", buffering=0) as file:
-        while True:
-            file.write(bytes(4096))
+    fill(folder)
     with contextlib.suppress(OSError):
         for number in range(INODES):
             (folder / f"empty{number}").touch()
@@ -67,7 +56,7 @@ def test_programs_get_their_agent_back(small: Path, pretended: Path, locks: str)
         shim.allocated(0, GIB)
         shim.expect(Type.GRANT)
         agent.kill()
-        fill(small)
+        fill_all(small)
 
         agent.start()
         shim.resume(holding=True)
@@ -89,7 +78,7 @@ def test_a_socket_that_cannot_be_made_is_made_as_soon_as_it_can_be(
         agent.kill()
         socket.unlink()
         (small / "taken").touch()  # another program was faster
-        fill(small)
+        fill_all(small)
 
         agent.start()
         assert not socket.exists()

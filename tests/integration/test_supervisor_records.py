@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from moiety.pool.starter.records import (
     read_started,
 )
 from moiety.testing.waiting import DEADLINE_S
+from tests.support.small_disk import fill, small_disk
 from tests.support.users import open_folder
 from tests.support.workloads import (
     OTHER_UID,
@@ -126,34 +126,15 @@ def test_nothing_is_executed_before_the_record_is_on_disk(
 
 
 @pytest.fixture
-def small_disk(here: Pool) -> Iterator[Path]:
+def small(here: Pool) -> Iterator[Path]:
     """A file system of 64 KiB where the state folders are."""
-    if not IS_ROOT:
-        pytest.skip("only root may mount")
-    where = here.folder / "pool"
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k,mode=755", "none", where], check=False
-    )
-    if done.returncode:
-        pytest.skip("nothing can be mounted here")
-    yield where
-    subprocess.run(["umount", "--lazy", where], check=True)
+    with small_disk(here.folder / "pool", "size=64k,mode=755") as where:
+        yield where
 
 
-def fill(disk: Path) -> Path:
-    """Fill the disk with a file."""
-    file = disk / "filling"
-    fd = os.open(file, os.O_WRONLY | os.O_CREAT)
-    with suppress(OSError):  # there is no space left
-        while True:
-            os.write(fd, bytes(4096))
-    os.close(fd)
-    return file
-
-
-def test_with_a_full_disk_nothing_is_executed(here: Pool, small_disk: Path) -> None:
+def test_with_a_full_disk_nothing_is_executed(here: Pool, small: Path) -> None:
     workload = here.workload("echo it runs")
-    filling = fill(small_disk)
+    filling = fill(small)
     events = FolderEvents(workload.folder)
     process = workload.start()
     events.until_named(".exit.new")
@@ -169,13 +150,13 @@ def test_with_a_full_disk_nothing_is_executed(here: Pool, small_disk: Path) -> N
     assert not here.log.exists()
 
 
-def test_a_record_of_the_end_waits_for_room(here: Pool, small_disk: Path) -> None:
+def test_a_record_of_the_end_waits_for_room(here: Pool, small: Path) -> None:
     workload = here.workload("echo >$TOLD; read x <$TOLD2; exit 5")
     second = Told(here.folder / "told2")
     workload.spec.environment["TOLD2"] = str(second.path)  # type: ignore[index]
     process = workload.start()
     here.told.line()
-    filling = fill(small_disk)
+    filling = fill(small)
     events = FolderEvents(workload.folder)
     with open(second.path, "w") as pipe:
         pipe.write("go\n")

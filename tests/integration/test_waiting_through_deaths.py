@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from moiety.testing.node import Lines, Node, finish, kill
+from tests.support.small_disk import small_disk
 
 MakeNode = Callable[[str], Node]
 Process = subprocess.Popen[str]
@@ -122,14 +123,8 @@ def test_commands_and_agent_are_killed_together(node: Node) -> None:
 @pytest.fixture
 def small(node: Node) -> Iterator[Node]:
     """Has the agent's files on a file system of its own, where one may be mounted."""
-    options = ["-t", "tmpfs", "-o", "size=512k,nr_inodes=96,mode=700", "none"]
-    mounted = subprocess.run(
-        ["mount", *options, str(node.directory)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted: {mounted.stderr}")
-    yield node
-    subprocess.run(["umount", "-l", str(node.directory)], check=True)
+    with small_disk(node.directory, "size=512k,nr_inodes=96,mode=700"):
+        yield node
 
 
 def fill(node: Node) -> None:

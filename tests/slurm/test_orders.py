@@ -14,6 +14,8 @@ from tests.support.pool_node import PoolNode
 from tests.support.slurm_oracle import Oracle
 
 NEVER: Final = "DependencyNeverSatisfied"
+GATE: Final = "until [ -e go ]; do sleep 0.05; done\n"
+"""A job that waits for the test."""
 
 
 def said(side: Side, *words: str) -> str:
@@ -38,7 +40,7 @@ def test_dependencies_are_met_alike(
     never = {0: "afternotok", 3: "afterok"}[code]
     found = []
     for side in (theirs, ours):
-        first = side.submit(f"#!/bin/bash\nsleep 1\necho first >>order; exit {code}\n")
+        first = side.submit(f"#!/bin/bash\n{GATE}echo first >>order; exit {code}\n")
         numbers = {
             kind: side.submit(
                 f"#!/bin/bash\n#SBATCH --dependency={kind}:{first}\necho {kind} >>order\n"
@@ -46,6 +48,7 @@ def test_dependencies_are_met_alike(
             for kind in ("afterok", "afternotok", "afterany", "after")
         }
         waits = state(side, numbers["afterany"])
+        (side.folder / "go").touch()
         for kind, number in numbers.items():
             if kind != never:
                 ended_there(oracle, pool, side is theirs, number)
@@ -68,24 +71,29 @@ def ended_there(oracle: Oracle, pool: PoolNode, is_theirs: bool, number: str) ->
 def test_jobs_of_one_name_come_one_after_the_other(
     oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side
 ) -> None:
-    script = "#!/bin/bash\n#SBATCH -J one --dependency=singleton\nsleep 0.5; date +%s%N >>ends\n"
+    own = "date +%s%N >>times; sleep 0.2; date +%s%N >>times"
+    script = f"#!/bin/bash\n#SBATCH -J one --dependency=singleton\n{GATE}{own}\n"
     for side in (theirs, ours):
         numbers = [side.submit(script) for _ in range(2)]
         assert state(side, numbers[1]) == "PENDING Dependency"
+        (side.folder / "go").touch()
         for number in numbers:
             ended_there(oracle, pool, side is theirs, number)
-        first, second = map(int, (side.folder / "ends").read_text().split())
-        assert second - first >= 400_000_000
+        times = list(map(int, (side.folder / "times").read_text().split()))
+        assert len(times) == 4
+        assert times == sorted(times), "the second begins when the first has ended"
 
 
 def test_a_job_begins_no_sooner_than_it_is_to(
     oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side
 ) -> None:
-    script = "#!/bin/bash\n#SBATCH --begin=now+3\ndate +%s.%N >began\n"
+    script = "#!/bin/bash\n#SBATCH --begin=now+{}\ndate +%s.%N >began\n"
     for side in (theirs, ours):
+        later = side.submit(script.format(3600))
+        assert state(side, later) == "PENDING BeginTime"
+        said(side, "scancel", later)
         at_s = time.time()
-        number = side.submit(script)
-        assert state(side, number) == "PENDING BeginTime"
+        number = side.submit(script.format(3))
         ended_there(oracle, pool, side is theirs, number)
         assert float((side.folder / "began").read_text()) - at_s >= 2.0
 

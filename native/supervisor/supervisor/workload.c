@@ -97,7 +97,8 @@ static uint64_t warn_at_ms(const struct workload *workload)
     return limit - before;
 }
 
-/* Sends the warning, once before each time limit. The main process has its number until it is reaped, which is not so yet. */
+/* Sends the warning, once before each time limit. The main process has its number until it is
+ * reaped, which is not so yet. */
 static void warn(struct workload *workload)
 {
     workload->warned_ms = workload->limit_ms;

@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_as_if_it_were_not_there(content: bytes) -> None:
     assert PoolMemory(content).change == 0
 
 
-def test_a_clock_that_was_set_back_stands_still() -> None:
+def test_a_clock_that_is_set_back_loses_no_end() -> None:
     memory = told(PoolMemory(), 5000.0, row(1, WorkState.RUNNING, began_s=10.0), row(2))
     told(memory, 100.0, ended(1, 10.0, 90.0), row(2))
     told(memory, 6000.0, row(2))

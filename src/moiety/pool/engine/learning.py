@@ -90,8 +90,7 @@ class PoolMemory:
                 self._row(row, workload_of, now_s)
         self._fill(live, workload_of)
         if now_s < self._now_s - SET_BACK_S:  # else no project would gain credit until then
-            self._now_s = now_s
-            learn(self.memory, Passed(now_s))
+            self._now_s = 0.0
         self._pass(now_s)
         self.change = change
 
@@ -174,7 +173,7 @@ class PoolMemory:
                 del self._later[like]
 
     def _pass(self, at_s: float) -> None:
-        """Let time pass; a clock that was set back stands still until it is there again."""
+        """Let time pass; what came before, by a clock that was set back, lets none pass."""
         if at_s > self._now_s:
             self._now_s = at_s
             learn(self.memory, Passed(at_s))
