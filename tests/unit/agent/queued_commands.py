@@ -41,7 +41,13 @@ class Command:
 
         self.answer = asyncio.ensure_future(answer())
         self.changes = day.changes
-        self.answer.add_done_callback(lambda _: self.changes.tell())
+        self.answer.add_done_callback(self._done)
+
+    def _done(self, answer: asyncio.Future[protocol.Created]) -> None:
+        # Read, so that an error that no test waits for is not reported while another one fails.
+        if not answer.cancelled():
+            answer.exception()
+        self.changes.tell()
 
     async def tell(self, answer: protocol.Waiting) -> None:
         self.told.append((answer.place, answer.number))

@@ -11,13 +11,12 @@ import pytest
 from moiety.agent.control import protocol
 from moiety.agent.control.visibility import waiters_for
 from moiety.agent.core.rate_limits import UserQuota
-from moiety.agent.system.processes import Peer
 from moiety.arbiter import events as ev
 from moiety.config.values import Visible
 from moiety.model.cards import CardRequest
 from moiety.model.errors import LimitAboveCapacity, MemoryAboveGpu, ShareTaken, TooMany, UserLimit
 from moiety.model.share import Share
-from tests.unit.agent.queued_commands import ANY, FIRST, Day, day, quicken
+from tests.unit.agent.queued_commands import ANY, FIRST, OTHER, Day, day, quicken
 from tests.unit.agent.test_cards import TOTAL
 
 
@@ -51,7 +50,7 @@ def test_a_user_has_so_many_that_wait_and_its_other_commands_none_less() -> None
         assert limits.conversations.counts[FIRST.uid] == 0
         with pytest.raises(TooMany, match="commands that wait"):
             await day.wait(Share(gpu=0.6)).answer
-        other = day.wait(Share(gpu=0.6), peer=Peer(72, 1002, 1002))
+        other = day.wait(Share(gpu=0.6), peer=OTHER)
         await day.until(lambda: other.waits)
         for command in (first, other):
             command.ended.set()
@@ -96,7 +95,7 @@ def test_what_others_guarantees_never_leave_is_refused_at_once(
             await refused.answer
         assert "--gpu 0.7 or less" in error.value.hint
         assert not refused.told
-        other = day.wait(Share(gpu=0.6), request_ and ANY, Peer(72, 1002, 1002))
+        other = day.wait(Share(gpu=0.6), request_ and ANY, OTHER)
         with pytest.raises(ShareTaken, match="50 % of each are guaranteed to others"):
             await other.answer
         running = [await day.run(Share(gpu=0.7)) for _ in names]

@@ -7,22 +7,17 @@ from typing import Any
 
 import pytest
 
-from moiety.agent.control import card_queue as module
-from moiety.agent.system.processes import Peer
 from moiety.arbiter import events as ev
 from moiety.model.cards import CardRequest
 from moiety.model.errors import BadArgument, MoietyError, ShareTaken, UserLimit
 from moiety.model.share import Share
-from tests.unit.agent.queued_commands import ANY, FIRST, Day, day
+from tests.unit.agent.queued_commands import ANY, FIRST, OTHER, Day, day, quicken
 from tests.unit.agent.test_cards import GIB
-
-OTHER = Peer(72, 1002, 1002)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TOGETHER_S", 0.0)
-    monkeypatch.setattr(module, "AGAIN_S", 3600.0)
+    quicken(monkeypatch)
 
 
 def guarantee(day: Day, parts: dict[str, float]) -> None:
