@@ -26,6 +26,9 @@ SLACK = 3
 LOOKS = 200
 GRAPH_KERNELS = 10
 REVOKES = 20
+TIGHT_US = 990
+"""just below the bounds that cost no throughput"""
+TIGHT_LENGTH_US = 200
 
 
 class Submitter:
@@ -155,6 +158,22 @@ def test_of_kernels_longer_than_the_bound_one_waits_beside_the_one_that_runs(
 ) -> None:
     program = submit("one", 10 * BOUND_US, BOUND_US)
     comes_to_hold(lambda: program.window(8), lambda found: found[-1] <= 2 and found[4] >= 1)
+    program.end()
+
+
+def test_a_thread_that_is_never_late_has_little_queued_under_a_tight_bound(
+    submit: Callable[..., Submitter],
+) -> None:
+    program = submit("one", TIGHT_LENGTH_US, TIGHT_US)
+    comes_to_hold(lambda: program.window(60), lambda found: found[45] == 0)
+    program.end()
+
+
+def test_one_whose_gpu_runs_dry_has_the_whole_of_a_tight_bound(
+    submit: Callable[..., Submitter],
+) -> None:
+    program = submit("late", TIGHT_LENGTH_US, TIGHT_US)
+    comes_to_hold(lambda: program.window(60), lambda found: found[30] >= 2)
     program.end()
 
 

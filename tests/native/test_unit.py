@@ -43,6 +43,7 @@ SOURCES = {
     "contexts": ("mem/device_contexts", "base/lock", "base/message"),
     "once": ("base/message",),
     "pointer": ("hooks/cu_pointer", "base/lock", "base/message"),
+    "queue_margin": ("gate/queue_margin",),
     "states": EXTENT,
     "visible": ("base/visible_list", "base/environment"),
 }
@@ -60,6 +61,11 @@ BROKEN = {
         "hooks/cu_pointer",
         "return moves ? gate_enter() : NULL;",
         "return moves ? NULL : gate_enter();",
+    ),
+    "queue_margin": (
+        "gate/queue_margin",
+        "? 2 * margin->whole_for_ns",
+        "? margin->whole_for_ns",
     ),
     "states": ("mem/chunk", "[CHUNK_DECOMMITTED] = true},", "},"),
 }

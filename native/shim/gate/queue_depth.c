@@ -49,6 +49,15 @@ void queue_depth_be_impatient(void)
 
 static uint64_t bound_now(void) { return __atomic_load_n(&queue_depth_bound_ns, __ATOMIC_RELAXED); }
 
+/* What of a bound holds for one thread's queue: of a tight one, a part may be enough. */
+static uint64_t bound_of(const struct queue_markers *markers, uint64_t bound_ns, uint64_t now)
+{
+    return bound_ns < WIDE_NS ? queue_margin_bound(&markers->margin, bound_ns, now) : bound_ns;
+}
+
+/* The calling thread's gated calls so far, and its waits for the GPU. */
+static uint64_t passes_now(void) { return gate_slot ? gate_slot->passes : 0; }
+
 /* ---- waiting, outside the gate ---- */
 
 static void take_off(struct queue_markers *markers, bool is_done)
@@ -133,7 +142,7 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
             continue;
         }
         uint64_t now = now_ns();
-        uint64_t bound = bound_now();
+        uint64_t bound = bound_of(markers, bound_now(), now);
         uint64_t missing = until_room_ns(markers, next_ns, bound, now);
         markers->busy_ns = now;
         if (!bound || !missing) {
@@ -151,6 +160,8 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
     }
     if (began) {
         gate_unblock(slot);
+    } else if (!markers->count && markers->passes == passes_now()) {
+        queue_margin_ran_dry(&markers->margin, now_ns());
     }
     DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
 }
@@ -288,6 +299,7 @@ static bool turn(CUstream stream, const void *key)
         here->left--;
         return false;
     }
+    bound = bound_of(markers, bound, bound < WIDE_NS ? now_ns() : 0);
     if (markers->bound_ns != bound) {
         fit_batch(markers, bound);
     }
@@ -335,6 +347,7 @@ static void record(struct queue_markers *markers, CUstream stream)
         mark->expected_ns += markers->bound_ns / 2; /* the cost is not known */
     }
     markers->sum_ns += mark->expected_ns;
+    markers->passes = passes_now();
     markers->count++;
 }
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "cuda/cuda_abi.h"
+#include "shim/gate/queue_margin.h"
 
 #define QUEUE_MARKERS_MAX 8
 
@@ -66,6 +67,8 @@ struct queue_markers {
     uint64_t proof_ps;   /* the most that one surely took, lately */
     uint64_t slowest_ns; /* the longest that a batch surely took, lately */
     uint32_t given_up;   /* waits in a row that did not end */
+    struct queue_margin margin;
+    uint64_t passes; /* the thread's gated calls when the last batch was marked */
 };
 
 /* The calling thread's markers for a stream (NULL, legacy and per-thread: of the current context),

@@ -6,11 +6,13 @@
  * of them the GPU has begun. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "simgpu_check.h"
 
 #define STREAMS 4
 #define GRAPH_KERNELS 10
+#define LATE_AFTER 20
 
 static CUcontext context;
 static CUfunction tick;
@@ -39,6 +41,23 @@ static void *one(void *unused)
     CUstream stream = new_stream();
     while (!atomic_load(&stop)) {
         launch(stream);
+    }
+    return unused;
+}
+
+/* Has its GPU run dry after each few kernels, while it asks nothing of the driver. */
+static void *late(void *unused)
+{
+    OK(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    while (!atomic_load(&stop)) {
+        for (int i = 0; i < LATE_AFTER; i++) {
+            launch(stream);
+        }
+        while (__atomic_load_n(&begun, __ATOMIC_SEQ_CST) < atomic_load(&submitted)) {
+            usleep((useconds_t)length_us);
+        }
+        usleep((useconds_t)(2 * length_us));
     }
     return unused;
 }
@@ -186,7 +205,8 @@ int main(int argc, char **argv)
         int threads;
     } modes[] = {{"one", one, 1},           {"several", several, 1}, {"threads", one, STREAMS},
                  {"legacy", legacy, 1},     {"own", own, 2},         {"graphs", graphs, 1},
-                 {"captures", captures, 2}, {"passing", passing, 1}, {"stalled", stalled, 1}};
+                 {"captures", captures, 2}, {"passing", passing, 1}, {"stalled", stalled, 1},
+                 {"late", late, 1}};
     pthread_t threads[STREAMS];
     char line[16];
     int mode = -1;
