@@ -167,3 +167,6 @@ def test_srun_without_a_job_and_salloc_get_one_and_end_with_their_command(here: 
         "salloc: Relinquishing job allocation 2",
     ]
     assert here.pool.ended(2).state is WorkState.DONE
+    failed = here.run("salloc", "-Q", "sh", "-c", "exit 3")
+    row = here.pool.ended(3)
+    assert (failed.returncode, row.state, row.exit_code) == (3, WorkState.FAILED, 3)

@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         held.cancel()
         return 130
     finally:
-        held.release(0)
+        held.release(code)
     _say(said, f"Relinquishing job allocation {held.number}")
     return code
 
