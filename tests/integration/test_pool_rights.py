@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pwd
+import sqlite3
 from pathlib import Path
 
+import pytest
+
+from moiety.pool.api.routes import records
+from moiety.pool.model.states import WorkState
+from moiety.pool.model.steps import StepReport, StepRow
+from moiety.pool.store import changes, steps
 from tests.support.served_pool import ask, served, submitted
 
 ADMIN = pwd.getpwuid(0)
@@ -35,3 +43,67 @@ def test_only_administrators_raise_a_priority(tmp_path: Path) -> None:
         assert amend(OWNER.pw_uid, priority=3) == 200, "it stays"
         assert amend(OWNER.pw_uid, priority=4) == 403
         assert amend(ADMIN.pw_uid, priority=9) == 200
+
+
+def test_only_its_user_tells_the_steps_of_a_workload(tmp_path: Path) -> None:
+    with served(tmp_path, OWNER.pw_uid) as (address, pool):
+        pool.loop.must_serve = lambda _: None  # type: ignore[method-assign, assignment]
+        number = submitted(address, OWNER.pw_uid, hold=False, name="trained")
+        other = submitted(address, OWNER.pw_uid, hold=False)
+
+        def run(connection: sqlite3.Connection) -> None:
+            for each in (number, other):
+                changes.begin_attempt(connection, each, 1, [0], 101.0)
+                changes.transition(connection, each, WorkState.RUNNING)
+
+        asyncio.run(pool.loop.write(run))
+        step = {"number": 0, "name": "secret", "command": "secret.sh", "began_s": 102.0}
+
+        def tell(uid: int, **values: object) -> int:
+            body = json.dumps({"attempt": 1, "step": step | values}).encode()
+            return ask(address, "POST", f"/v1/workloads/{number}/steps", body, uid)[0]
+
+        assert tell(OTHER.pw_uid) == 403
+        assert tell(ADMIN.pw_uid) == 403, "an administrator runs no step of another user's job"
+        assert tell(OWNER.pw_uid, number=-1) == 400
+        assert tell(OWNER.pw_uid) == 200
+
+        def shown(uid: int, query: str = "&steps=1") -> dict[str, list[dict[str, object]]]:
+            path = f"/v1/records?ids={number},{other}{query}"
+            found: dict[str, list[dict[str, object]]] = json.loads(
+                ask(address, "GET", path, uid=uid)[1]
+            )["steps"]
+            return found
+
+        (own,) = shown(OWNER.pw_uid)[str(number)]
+        assert (own["name"], own["command"], own["ended_s"]) == ("secret", "secret.sh", None)
+        (seen,) = shown(OTHER.pw_uid)[str(number)]
+        assert (seen["name"], seen["command"], seen["number"]) == ("", "", 0)
+        assert shown(OWNER.pw_uid, "") == {}
+
+
+def test_a_page_ends_before_it_has_too_many_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "STEPS_TOGETHER_MAX", 3)
+    with served(tmp_path, OWNER.pw_uid) as (address, pool):
+        pool.loop.must_serve = lambda _: None  # type: ignore[method-assign, assignment]
+        numbers = [submitted(address, OWNER.pw_uid, hold=False) for _ in range(3)]
+
+        def run(connection: sqlite3.Connection) -> None:
+            for each in numbers:
+                changes.begin_attempt(connection, each, 1, [0], 101.0)
+                for at in range(2):
+                    step = StepRow(number=at, name="sh", began_s=102.0)
+                    steps.tell(connection, each, StepReport(attempt=1, step=step))
+
+        asyncio.run(pool.loop.write(run))
+        found: list[int] = []
+        after: int | None = 0
+        pages = 0
+        while after is not None:
+            path = f"/v1/records?steps=1&after={after}"
+            page = json.loads(ask(address, "GET", path, uid=OWNER.pw_uid)[1])
+            found += map(int, page["steps"])
+            after, pages = page["after"], pages + 1
+        assert (found, pages) == (numbers, 3)

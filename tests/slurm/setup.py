@@ -1,4 +1,4 @@
-"""Puts real Slurm, and mpirun, where the tests find them.
+"""Puts real Slurm with its accounts, and mpirun, where the tests find them.
 
     python tests/slurm/setup.py
 
@@ -20,9 +20,13 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.containers.setup import CannotBeHadError, apt
+from tests.support import slurm_accounts
 from tests.support.slurm_oracle import missing
 
-PACKAGES: Final = ("slurmctld", "slurmd", "slurm-client", "openmpi-bin")
+PACKAGES: Final = (
+    "slurmctld", "slurmd", "slurm-client", "slurmdbd", "mariadb-server-core", "mariadb-client-core",
+    "openmpi-bin",
+)  # fmt: skip
 
 
 def install() -> None:
@@ -31,7 +35,7 @@ def install() -> None:
     Raises:
         CannotBeHadError: they may not be installed, or the packages are not there.
     """
-    if not missing() and shutil.which("mpirun"):
+    if not missing() and not slurm_accounts.missing() and shutil.which("mpirun"):
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise CannotBeHadError("Slurm and mpirun are missing: only root on Debian installs them")

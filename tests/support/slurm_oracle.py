@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from moiety.testing.waiting import until
+from tests.support import slurm_accounts
+from tests.support.slurm_accounts import Accounts
 
 PROGRAMS: Final = ("slurmctld", "slurmd", "sbatch", "scontrol")
 CPUS: Final = 64
@@ -39,8 +41,7 @@ SlurmctldPidFile={folder}/ctld.pid
 SlurmdPidFile={folder}/d.pid
 SlurmctldLogFile={folder}/ctld.log
 SlurmdLogFile={folder}/d.log
-AccountingStorageType=accounting_storage/none
-JobCompType=jobcomp/filetxt
+{accounting}JobCompType=jobcomp/filetxt
 JobCompLoc={folder}/jobcomp.txt
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
@@ -81,17 +82,24 @@ class Oracle:
     """One controller and one node; both end with it."""
 
     def __init__(
-        self, folder: Path, partitions: Iterable[str] = (), features: Iterable[str] = ()
+        self,
+        folder: Path,
+        partitions: Iterable[str] = (),
+        features: Iterable[str] = (),
+        *,
+        has_accounts: bool = False,
     ) -> None:
-        """`partitions` and `features` are names that scripts use."""
+        """`partitions` and `features` are names that scripts use; `sacct` needs accounts."""
         self.folder = folder
         self.host = socket.gethostname().partition(".")[0]
         (folder / "state").mkdir()
         (folder / "spool").mkdir()
         for at in range(GPUS):
             os.mknod(folder / f"nvidia{at}", 0o20666, os.makedev(195, at))
+        *ports, port = free_ports(3)
+        accounting = slurm_accounts.CONFIGURATION.format(port=port) if has_accounts else ""
         configuration = CONFIGURATION.format(
-            host=self.host, folder=folder, ports=free_ports(2), cpus=CPUS,
+            host=self.host, folder=folder, ports=ports, cpus=CPUS, accounting=accounting,
             memory=MEMORY_MIB, gpus=GPUS, default=MEMORY_DEFAULT_MIB,
             partitions="\n".join(PARTITION.format(name=n, host=self.host) for n in partitions),
             features=f"Feature={','.join(features)}" if features else "",
@@ -106,6 +114,7 @@ class Oracle:
             "USER": "root",
             "SLURM_CONF": str(folder / "slurm.conf"),
         }
+        self._accounts = Accounts(folder, port, self.environment) if has_accounts else None
         self._processes = [self._daemon("slurmctld"), self._daemon("slurmd", "-N", self.host)]
         until(lambda: "idle" in self.run("sinfo", "-h", "-o", "%T").stdout, "Slurm's node is idle")
 
@@ -142,7 +151,7 @@ class Oracle:
         until(is_over, "Slurm's jobs are over")
 
     def close(self) -> None:
-        """End both."""
+        """End all of it."""
         for each in reversed(self._processes):
             each.send_signal(signal.SIGTERM)
         for each in self._processes:
@@ -151,3 +160,5 @@ class Oracle:
             except subprocess.TimeoutExpired:
                 each.kill()
                 each.wait()
+        if self._accounts:
+            self._accounts.close()

@@ -48,3 +48,10 @@ def ran(state: str = "done", **values: Any) -> dict[str, Any]:
         "ended_s": 9_162.0,
         "attempt": 1,
     } | values
+
+
+STEP: dict[str, Any] = {
+    "number": 1, "name": "train", "command": "train --fast", "tasks": 2, "cpus": 2, "gpus": 1,
+    "began_s": 9_110.0, "ended_s": 9_120.0, "exit_code": 0, "exit_signal": 0,
+}  # fmt: skip
+"""A step of such work, as the API answers it."""

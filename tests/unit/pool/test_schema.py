@@ -9,7 +9,8 @@ import pytest
 
 from moiety.model.errors import StoreNewer
 from moiety.pool.model.states import ACTIVE, ENDS, WAITING, WorkState
-from moiety.pool.store import changes, rows
+from moiety.pool.model.steps import StepReport, StepRow
+from moiety.pool.store import changes, rows, steps
 from moiety.pool.store.database import StoreFiles, connect, reader
 from moiety.pool.store.schema import MIGRATIONS
 from tests.support.pool_store import paths_in, store_in, submitted
@@ -44,6 +45,25 @@ def test_a_store_of_the_first_version_becomes_the_present_one(tmp_path: Path) ->
     assert (running.cards, running.attempt) == ([0, 1], 1)
     assert changes.agent_workload(store, 3) == "w7"
     assert submitted(store).id == 7, "no number is given twice"
+
+
+def test_a_store_of_the_second_version_gets_a_place_for_steps(tmp_path: Path) -> None:
+    paths = paths_in(tmp_path)
+    old = sqlite3.connect(paths.database)
+    old.executescript((STORES / "version-2.sql").read_text())
+    assert old.execute("PRAGMA user_version").fetchone() == (2,)
+    old.close()
+    StoreFiles(paths).close()
+    store = connect(paths)
+    assert store.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+    read = reader(paths)
+    assert [(row.id, row.name) for row in rows.live(read, ACTIVE | WAITING)] == [
+        (2, "second"), (3, "third"),
+    ]  # fmt: skip
+    assert rows.workload(read, 1).labels == {"slurm.program": "sbatch", "slurm.cpus": "2"}
+    step = StepRow(number=0, name="sh", began_s=107.0)
+    steps.tell(store, 2, StepReport(attempt=1, step=step))
+    assert steps.of(read, [1, 2, 3]) == {2: [step]}
 
 
 def test_an_earlier_program_leaves_a_later_store_alone(tmp_path: Path) -> None:

@@ -60,6 +60,17 @@ def test_columns_have_titles_and_dashes() -> None:
 def test_a_step_may_be_asked_for_alone() -> None:
     lines = printed([job_of(**ran())], "-n", "-P", "-o", "jobid", "-j", "7.batch")
     assert lines == ["7.batch"]
+    step = {"number": 0, "name": "a", "command": "a", "tasks": 1, "cpus": 1, "gpus": 0,
+            "began_s": 9_100.0, "ended_s": 9_101.0, "exit_code": 0, "exit_signal": 0}  # fmt: skip
+    job = replace(job_of(**ran()), steps=[step, step | {"number": 1}])
+    for words, expected in (
+        (["7"], ["7", "7.batch", "7.0", "7.1"]),
+        (["7.1"], ["7.1"]),
+        (["7.0,7.batch"], ["7.batch", "7.0"]),
+        (["7.9"], []),
+        (["7.1", "-X"], ["7"]),
+    ):
+        assert printed([job], "-n", "-P", "-o", "jobid", "-j", *words) == expected
     waits = [job_of(), job_of(state=WorkState.HELD)]
     assert printed(waits, "-n", "-P", "-o", "jobid", "-j", "7") == ["7", "7"]
 

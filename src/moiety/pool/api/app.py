@@ -30,6 +30,7 @@ from moiety.pool.api.routes import (
     pool,
     projects,
     records,
+    steps,
     work,
 )
 from moiety.pool.model.names import API_VERSION
@@ -53,6 +54,7 @@ ROUTES: Final[tuple[ApiRoute, ...]] = (
     *acts.ROUTES,
     *arrays.ROUTES,
     *attempts.ROUTES,
+    *steps.ROUTES,
     *audit.ROUTES,
     *events.ROUTES,
     *amend.ROUTES,

@@ -57,6 +57,11 @@ class Caller:
         if not self._controls(row):
             raise NotAllowed(f"workload {row.id} is of {row.user}: you may not {what} it")
 
+    def must_be_its_user(self, row: WorkRow, what: str) -> None:
+        """Raise NotAllowed unless the caller submitted a workload: to control it is not enough."""
+        if row.uid != self.uid:
+            raise NotAllowed(f"workload {row.id} is of {row.user}: only {row.user} may {what} it")
+
     def must_be_admin(self, what: str) -> None:
         """Raise NotAllowed unless the caller is an administrator of the pool."""
         if not self.is_admin:

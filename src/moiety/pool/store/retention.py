@@ -28,7 +28,8 @@ def delete_old(connection: sqlite3.Connection, before_s: float) -> int:
     """Delete some of the workloads that ended, and of what was done, before this; how many."""
     numbers = connection.execute(OLD, (before_s,)).fetchall()
     for table, column in (
-        ("dependency", "owner"), ("attempt", "workload"), ("body", "workload"), ("workload", "id"),
+        ("dependency", "owner"), ("step", "workload"), ("attempt", "workload"),
+        ("body", "workload"), ("workload", "id"),
     ):  # fmt: skip
         connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)
     audited = connection.execute(

@@ -143,6 +143,23 @@ MIGRATIONS: Final = (
       content BLOB NOT NULL
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE step(
+      workload INTEGER NOT NULL REFERENCES workload(id),
+      attempt INTEGER NOT NULL,
+      number INTEGER NOT NULL,
+      name TEXT NOT NULL,
+      command TEXT NOT NULL,
+      tasks INTEGER NOT NULL,
+      cpus INTEGER NOT NULL,
+      gpus INTEGER NOT NULL,
+      began_s REAL NOT NULL,
+      ended_s REAL,
+      exit_code INTEGER NOT NULL,
+      exit_signal INTEGER NOT NULL,
+      PRIMARY KEY(workload, attempt, number)
+    ) WITHOUT ROWID;
+    """,
 )
 """Each brings the store to the version of its place, counted from 1. None is ever changed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moiety.slurm.show import times
 from moiety.slurm.show.account_columns import tres
+from moiety.slurm.show.account_lines import AccountLine
 from moiety.slurm.show.jobs import NULL, SlurmJob
 from moiety.slurm.show.queue_columns import group_of, shown
 from moiety.slurm.show.states import ENDS
@@ -35,7 +36,7 @@ def lines_of(job: SlurmJob) -> list[str]:
         *([f"   BatchHost={job.nodes}"] if job.nodes else []),
         f"   NumNodes=1 NumCPUs={job.cpus} NumTasks={max(said.tasks, 1)} "
         f"CPUs/Task={said.cpus_per_task or 1} ReqB:S:C:T=0:0:*:*",
-        f"   TRES={tres(job)}",
+        f"   TRES={tres(AccountLine(job))}",
         f"   Socks/Node=* NtasksPerN:B:S:C={said.ntasks_per_node}:0:*:* CoreSpec=*",
         f"   MinCPUsNode={said.cpus_per_task or 1} {_memory(job)} MinTmpDiskNode=0",
         f"   Features={shown(said.features)} DelayBoot=00:00:00",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -32,6 +32,8 @@ class SlurmJob:
     """When it is expected to start."""
     indices: tuple[int, ...] | None = None
     """The tasks that this line stands for."""
+    steps: Sequence[Mapping[str, Any]] = ()
+    """What `srun` started in it, as the pool has it."""
 
     @cached_property
     def labels(self) -> JobLabels:
@@ -213,7 +215,7 @@ def folded(jobs: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
 def of_page(page: Mapping[str, Any], host: str) -> Iterator[SlurmJob]:
     """The jobs of a page of `GET /records`."""
     now_s = time.time()
-    waiting = page.get("waiting", {})
+    waiting, steps = page.get("waiting", {}), page.get("steps", {})
     for row in page["rows"]:
         found = waiting.get(str(row["id"]), {})
         indices = found.get("indices", "")
@@ -225,4 +227,5 @@ def of_page(page: Mapping[str, Any], host: str) -> Iterator[SlurmJob]:
             found.get("text", ""),
             found.get("expected_s"),
             jobids.expand(indices) if indices else None,
+            steps.get(str(row["id"]), ()),
         )

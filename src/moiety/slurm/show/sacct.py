@@ -10,7 +10,8 @@ from typing import Final
 
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.show import columns, options, selection, states, times
-from moiety.slurm.show.account_columns import BRIEF, LONG, NAMES, USUAL, AccountLine, as_json
+from moiety.slurm.show.account_columns import BRIEF, LONG, NAMES, USUAL, as_json
+from moiety.slurm.show.account_lines import AccountLine, steps_of
 from moiety.slurm.show.columns import Cell
 from moiety.slurm.show.jobs import SlurmJob, folded
 from moiety.slurm.show.options import Given, UsageError, fail
@@ -93,6 +94,7 @@ def wanted_of(given: Given, now_s: float) -> Wanted:
         partitions=frozenset(given.list("partition")),
         accounts=frozenset(given.list("accounts") + given.list("account")),
         since_s=since_s,
+        steps=not given.has("allocations"),
     )
 
 
@@ -154,17 +156,19 @@ def table(
 
 
 def _lines(given: Given, jobs: Sequence[SlurmJob], wanted: Wanted) -> Iterator[AccountLine]:
-    steps = {(each.number, each.step) for each in wanted.ids if each.step}
+    """Jobs and their steps; a step that is named alone comes without its job."""
+    named = {(each.number, each.step) for each in wanted.ids if each.step}
     whole = {each.number for each in wanted.ids if not each.step}
     for job in jobs:
         own = {job.number, job.array}
-        has_job = not steps or bool(whole & own) or not wanted.ids
-        if has_job:
+        is_whole = not named or bool(whole & own)
+        if is_whole or given.has("allocations"):
             yield AccountLine(job)
-        if given.has("allocations") or not job.row["began_s"] or job.indices is not None:
+        if given.has("allocations"):
             continue
-        if job.labels.program != "salloc" and (has_job or any((n, "batch") in steps for n in own)):
-            yield AccountLine(job, "batch")
+        for line in steps_of(job):
+            if is_whole or any((number, line.step) in named for number in own):
+                yield line
 
 
 def helpformat() -> str:

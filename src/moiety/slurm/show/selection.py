@@ -35,6 +35,8 @@ class Wanted:
     until_s: float | None = None
     why: bool = False
     starts: bool = False
+    steps: bool = False
+    """Whether the steps of `srun` are asked for."""
     fold: bool = False
     """Whether the waiting tasks of an array may come as one."""
 
@@ -55,6 +57,8 @@ def _queries(wanted: Wanted) -> Iterator[dict[str, str | int]]:
         query["why"] = 1
     if wanted.starts:
         query["start"] = 1
+    if wanted.steps:
+        query["steps"] = 1
     if wanted.fold:
         query["fold"] = 1
     if wanted.since_s is not None:

@@ -115,8 +115,7 @@ def holder_job(program: str, request: JobRequest, name: str, command: str, lock:
     """The submission of a job that holds its place."""
     who = environment.submitter(os.getcwd())
     labels = job_labels(program, request, who, command)
-    own = environment.of_allocation(request, who, name, labels)
-    own["MOIETY_JOB_SPOOL"] = "%{spool}"
+    own = environment.of_allocation(request, who, name, labels) | environment.OF_STEPS
     going = environment.exported(os.environ, "ALL")
     submission: dict[str, Any] = common(request, name, labels, going, own, request.said)
     submission |= {

@@ -22,9 +22,19 @@ class StepRecord:
         self._path = path
         self._content = content
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the job has a folder for it, and so a number of its own."""
+        return self._path is not None
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What is kept now."""
+        return self._content
+
     def write(self, **changes: Any) -> None:
         """Change what is kept."""
-        self._content |= changes
+        self._content = self._content | changes
         if self._path is None:
             return
         temporary = self._path.with_suffix(".new")

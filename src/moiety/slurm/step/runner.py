@@ -95,6 +95,13 @@ class StepRun:
                     warn_at = None
         return max((task.code or 0 for task in self.tasks), default=0)
 
+    def outcome(self) -> tuple[int, int]:
+        """The exit code and the signal of the step, as Slurm keeps them: a signal counts more."""
+        ended = [task.process.returncode or 0 for task in self.tasks if task.process is not None]
+        if (lowest := min(ended, default=0)) < 0:
+            return 0, -lowest
+        return max((task.code or 0 for task in self.tasks), default=0), 0
+
     def _alive(self) -> list[StepTask]:
         return [task for task in self.tasks if task.code is None]
 

@@ -19,13 +19,16 @@ from moiety.slurm.step import record
 from moiety.slurm.step.allocation import Allocation, variables_of
 from moiety.slurm.step.output import LabelledPipe, is_by_rank, open_file, path_of
 from moiety.slurm.step.ranks import StepShape, of_rank
+from moiety.slurm.step.report import StepTeller, cpus_of, gpus_of
 from moiety.slurm.step.runner import StepRules, StepRun, StepTask
 from moiety.slurm.submit import sending, values
 from moiety.slurm.submit.environment import submitter
 from moiety.slurm.submit.request import JobRequest, request_of
 
 SIGNAL_VARIABLE: Final = "MOIETY_STEP_SIGNAL"
-JOB_WORDS: Final = frozenset({"account", "dependency", "gres", "mem", "partition", "time"})
+JOB_WORDS: Final = frozenset(
+    {"account", "dependency", "gres", "job-name", "mem", "partition", "time"}
+)
 """Options that ask for a job; their variables say nothing to a step inside one."""
 
 
@@ -84,6 +87,8 @@ def _in_job(
         "name": said.get("job-name") or os.path.basename(command[0]),
         "command": shlex.join(command)[:4096],
         "tasks": shape.tasks,
+        "cpus": cpus_of(shape, variables, is_exact="exact" in said),
+        "gpus": gpus_of(shape, variables),
         "began_s": time.time(),
     }
     step = record.begin(variables.get(record.SPOOL_VARIABLE, ""), kept)
@@ -109,8 +114,11 @@ def _in_job(
         warn=_warning(variables),
     )
     run = StepRun(tasks, rules, pipes, who.host)
+    teller = StepTeller(step, variables)
     code = run.run(over)
-    step.write(ended_s=time.time(), exit=code)
+    exit_code, exit_signal = run.outcome()
+    step.write(ended_s=time.time(), exit_code=exit_code, exit_signal=exit_signal)
+    teller.finish()
     return code
 
 
@@ -125,8 +133,8 @@ def _shape(said: Mapping[str, str], variables: Mapping[str, str]) -> tuple[StepS
     if "ntasks" in said:
         tasks = values.count(said["ntasks"], "ntasks")
     gpus: int | None = None
-    if "gres" in said and said["gres"] != "none":
-        gpus = values.gres(said["gres"]).number
+    if "gres" in said:
+        gpus = 0 if said["gres"] == "none" else values.gres(said["gres"]).number
     for name in ("gpus", "gpus-per-node"):
         if name in said:
             gpus = values.gpus(said[name], name).number

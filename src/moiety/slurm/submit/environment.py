@@ -12,6 +12,8 @@ from moiety.slurm.labels import CLUSTER, PARTITION, JobLabels
 from moiety.slurm.submit.request import JobRequest
 
 OURS: Final = "MOIETY_"
+OF_STEPS: Final = {"MOIETY_JOB_SPOOL": "%{spool}", "MOIETY_JOB_ATTEMPT": "%{attempt}"}
+"""What `srun` needs to know of its job: the folder with its steps, and which start this is."""
 WHERE: Final = frozenset(
     {
         "MOIETY_AGENT",

@@ -75,7 +75,7 @@ def batch_job(
         said.get("output", ""), said.get("error", ""), bool(request.array), host, who.user
     )
     own = environment.of_allocation(request, who, name, labels)
-    own |= environment.of_batch(request, host) | {"MOIETY_JOB_SPOOL": "%{spool}"}
+    own |= environment.of_batch(request, host) | environment.OF_STEPS
     going = environment.exported(variables, said.get("export"))
     submission = common(request, name, labels, going, own, said)
     submission |= {

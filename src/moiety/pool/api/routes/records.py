@@ -13,12 +13,16 @@ from moiety.pool.api.answers import answer, query_of, states_of
 from moiety.pool.api.foreseen import reasons_of, starts_of
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.model.records import PAGE_MAX, WorkRow
+from moiety.pool.model.records import PAGE_MAX, WorkPage, WorkRow
+from moiety.pool.model.steps import StepRow
 from moiety.pool.starter.records import Started, read_started
 from moiety.pool.store import folding, rows, selection
+from moiety.pool.store import steps as step_store
 from moiety.pool.store.selection import WorkSelection
 
 IDS_MAX: Final = 1000
+STEPS_TOGETHER_MAX: Final = 10_000
+"""The most steps of a page, unless one workload alone has more."""
 
 
 class RecordsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +45,8 @@ class RecordsQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the engine is asked why each of them waits."""
     start: bool = False
     """Whether the engine is asked when each of them is expected to begin."""
+    steps: bool = False
+    """Whether the steps of each of them are asked for, such as those of `srun`."""
     fold: bool = False
     """Whether one row may stand for the waiting tasks of an array; not with ids, name or since."""
 
@@ -65,6 +71,8 @@ class RecordsPage(msgspec.Struct, frozen=True, kw_only=True):
     after: int | None = None
     waiting: dict[int, WaitingRecord] = {}
     """By number: why it waits, if that was asked for, and what the row stands for."""
+    steps: dict[int, list[StepRow]] = {}
+    """By number: the steps of its last start, if they were asked for."""
 
 
 class MainProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +107,11 @@ async def on_records(pool: ServedPool, request: Request, caller: Caller) -> Resp
         )
     else:
         found = selection.page(pool.reader, wanted, query.after, limit)
+    if query.steps and found.rows:
+        found = _with_few_steps(pool, found)
     shown = [caller.shown(row) for row in found.rows]
+    hidden = {row.id for row, seen in zip(found.rows, shown, strict=True) if seen is not row}
+    steps = _steps_of(pool, shown, hidden) if query.steps else {}
     reasons = await reasons_of(pool, found.rows) if query.why else {}
     waiting = {n: WaitingRecord(kind=why.kind, text=why.text) for n, why in reasons.items()}
     for number, at in (await starts_of(pool, found.rows) if query.start else {}).items():
@@ -109,7 +121,27 @@ async def on_records(pool: ServedPool, request: Request, caller: Caller) -> Resp
     for number, indices in found.folds.items():
         why = waiting.get(number, WaitingRecord())
         waiting[number] = msgspec.structs.replace(why, indices=indices)
-    return answer(RecordsPage(rows=shown, after=found.after, waiting=waiting))
+    return answer(RecordsPage(rows=shown, after=found.after, waiting=waiting, steps=steps))
+
+
+def _with_few_steps(pool: ServedPool, page: WorkPage) -> WorkPage:
+    """The page, or its first part, so that no answer has too many steps."""
+    numbers = [row.id for row in page.rows]
+    fits = step_store.how_many_fit(pool.reader, numbers, STEPS_TOGETHER_MAX)
+    if fits == len(numbers):
+        return page
+    return msgspec.structs.replace(page, rows=page.rows[:fits], after=numbers[fits - 1])
+
+
+def _steps_of(pool: ServedPool, rows_: list[WorkRow], hidden: set[int]) -> dict[int, list[StepRow]]:
+    """The steps of rows; those of `hidden` rows have neither a name nor a command."""
+    found = step_store.of(pool.reader, [row.id for row in rows_])
+    return {
+        number: [msgspec.structs.replace(step, name="", command="") for step in steps]
+        if number in hidden
+        else steps
+        for number, steps in found.items()
+    }
 
 
 def _numbers(text: str) -> list[int]:
