@@ -162,7 +162,8 @@ def test_srun_without_a_job_and_salloc_get_one_and_end_with_their_command(here: 
     assert (row.state, row.exit_code, row.name) == ("failed", 4, "bash")
     held = here.run("salloc", "-G", "2", "bash", "-c", HELD)
     assert held.stdout == "0,1\n" + f"{os.uname().nodename}\n" * 2, held.stderr
-    assert held.stderr.splitlines() == [
+    said = [line for line in held.stderr.splitlines() if ": job 2 " not in line]  # it may wait
+    assert said == [
         "salloc: Granted job allocation 2",
         "salloc: Relinquishing job allocation 2",
     ]
