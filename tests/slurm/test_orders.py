@@ -141,3 +141,45 @@ def test_signals_reach_the_same_processes(
         # srun passes on what it gets, too: one signal may reach a process twice
         found.append(set(got.read_text().splitlines()) if got.exists() else set())
     assert found[1] == found[0]
+
+
+LIMIT_S: Final = 120
+WARNED: Final = """#!/bin/bash
+#SBATCH -t 2 --mem=100M -o log --signal=SIGNAL
+date +%s.%N >began.$SLURM_JOB_ID
+note() { echo "$1 $(date +%s.%N)" >>got.$SLURM_JOB_ID; }
+work() { until [ -e go.$SLURM_JOB_ID ]; do sleep 0.05; done; }
+export -f note work
+trap 'note script' USR1
+srun bash -c 'trap "note step" USR1; work' &
+bash -c 'trap "note child" USR1; work' &
+work
+wait
+"""
+WARNINGS: Final = {"USR1@105": 105, "B:USR1@105": 105, "USR1": 60, "B:USR1": 60}
+"""How long before the time limit each signal comes."""
+CHECK_S: Final = 30
+"""Slurm looks at time limits this often, and signals up to as much earlier or later."""
+
+
+def test_the_signal_before_the_time_limit_reaches_the_same_processes(
+    oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side
+) -> None:
+    numbers = {
+        side: {each: side.submit(WARNED.replace("SIGNAL", each)) for each in WARNINGS}
+        for side in (theirs, ours)
+    }
+    found: dict[Side, dict[str, set[str]]] = {theirs: {}, ours: {}}
+    for each, before_s in WARNINGS.items():
+        for side in (theirs, ours):
+            number = numbers[side][each]
+            got = side.folder / f"got.{number}"
+            until(got.exists, f"{each} comes", LIMIT_S)
+            (side.folder / f"go.{number}").touch()
+            ended_there(oracle, pool, side is theirs, number)
+            lines = [line.split() for line in got.read_text().splitlines()]
+            found[side][each] = {who for who, _ in lines}
+            began_s = float((side.folder / f"began.{number}").read_text())
+            at_s = float(lines[0][1]) - began_s
+            assert abs(at_s - (LIMIT_S - before_s)) < CHECK_S + 5, (each, side is theirs)
+    assert found[ours] == found[theirs]

@@ -67,7 +67,7 @@ def test_time_arrays_dependencies_and_requeue_are_the_pools() -> None:
 
 def test_a_signal_goes_to_the_script_or_to_steps() -> None:
     batch = submission("#SBATCH -t 10 --signal=B:USR1@90")
-    assert (batch.warn_signal, batch.warn_s) == (10, 90)
+    assert (batch.warn_signal, batch.warn_s, batch.warn_first) == (10, 90, True)
     assert "MOIETY_STEP_SIGNAL" not in batch.variables
     steps = submission("#SBATCH -t 10 --signal=USR1@90")
     assert (steps.warn_signal, steps.variables["MOIETY_STEP_SIGNAL"]) == (0, "10@90")

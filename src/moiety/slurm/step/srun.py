@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from moiety.model.errors import MoietyError
 from moiety.slurm.errors import JobRefused
 from moiety.slurm.getopt import Reader
 from moiety.slurm.pool import SlurmPool
-from moiety.slurm.step import record
+from moiety.slurm.step import record, warning
 from moiety.slurm.step.allocation import Allocation, variables_of
 from moiety.slurm.step.output import LabelledPipe, is_by_rank, open_file, path_of
 from moiety.slurm.step.ranks import StepShape, of_rank
@@ -25,7 +24,6 @@ from moiety.slurm.submit import sending, values
 from moiety.slurm.submit.environment import submitter
 from moiety.slurm.submit.request import JobRequest, request_of
 
-SIGNAL_VARIABLE: Final = "MOIETY_STEP_SIGNAL"
 JOB_WORDS: Final = frozenset(
     {"account", "dependency", "gres", "job-name", "mem", "partition", "time"}
 )
@@ -101,7 +99,7 @@ def _in_job(
     tasks = []
     for rank in range(shape.tasks):
         environment = of_rank(variables, shape, rank, who.host, os.getpid())
-        environment.pop(SIGNAL_VARIABLE, None)
+        environment.pop(warning.VARIABLE, None)
         argv = [programs[rank][0], *programs[rank][1:]]
         argv[0] = shutil.which(argv[0], path=variables.get("PATH")) or argv[0]
         stdin, stdout, stderr = outputs.of(rank)
@@ -111,7 +109,7 @@ def _in_job(
         kills_on_bad_exit=said.get("kill-on-bad-exit", "0") != "0",
         wait_s=float(said["wait"]) if said.get("wait", "").isdecimal() else 0.0,
         has_terminal=has_terminal,
-        warn=_warning(variables),
+        warn=warning.of_job(variables),
     )
     run = StepRun(tasks, rules, pipes, who.host)
     teller = StepTeller(step, variables)
@@ -166,31 +164,6 @@ def _programs(said: Mapping[str, str], command: Sequence[str], tasks: int) -> li
     if lacking := [rank for rank in range(tasks) if rank not in found]:
         raise JobRefused(f"{command[0]} names no program for task {lacking[0]}")
     return [found[rank] for rank in range(tasks)]
-
-
-def _warning(variables: Mapping[str, str]) -> Any:
-    """Asks the pool how long it is until the signal of `--signal` without B:."""
-    text = variables.get(SIGNAL_VARIABLE, "")
-    number, _, before = text.partition("@")
-    job = variables.get("SLURM_JOB_ID", "")
-    if not (number.isdecimal() and before.isdecimal()):
-        return None
-
-    def left() -> tuple[float, int] | None:
-        pool = SlurmPool()
-        try:
-            row = pool.row(job)
-        except MoietyError:
-            return None
-        finally:
-            pool.close()
-        limit_s, began_s = row["time_limit_s"], row["began_s"]
-        if limit_s is None or began_s is None:
-            return None
-        ran_s = time.time() - began_s - row["suspended_s"]
-        return max(limit_s - ran_s - int(before), 0.0), int(number)
-
-    return left
 
 
 class _Outputs:

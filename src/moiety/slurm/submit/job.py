@@ -131,6 +131,7 @@ def common(
         found["begin_s"] = begin_s(said["begin"], time.time())
     if request.warn and request.warn.to_script and request.time_limit_s:
         found |= {"warn_signal": request.warn.number, "warn_s": float(request.warn.before_s)}
+        found["warn_first"] = True
     elif request.warn:
         own_signal = f"{request.warn.number}@{request.warn.before_s}"
         found["variables"]["MOIETY_STEP_SIGNAL"] = own_signal
