@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from moiety.slurm.step import terminal
 from moiety.slurm.step.output import LabelledPipe
+from moiety.slurm.step.terminal import StepTerminal
 
 PASSED_ON: Final = (
     signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
@@ -49,6 +51,8 @@ class StepRules:
     """How long after the first end the others may run; 0: for ever."""
     has_terminal: bool = False
     """The processes stay in our process group, so that they may read the terminal."""
+    terminal: StepTerminal | None = None
+    """The first process has this one, and leads a session of its own."""
     warn: Callable[[], tuple[float, int] | None] | None = None
     """Seconds until a signal comes, and its number; asked again when the time has come."""
 
@@ -59,7 +63,7 @@ class StepRun:
 
     tasks: list[StepTask]
     rules: StepRules
-    pipes: list[LabelledPipe] = field(default_factory=list)
+    pipes: list[LabelledPipe | StepTerminal] = field(default_factory=list)
     host: str = "localhost"
     program: str = "srun"
     _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
@@ -79,10 +83,15 @@ class StepRun:
         self._selector.register(wake, selectors.EVENT_READ, None)
         if over >= 0:
             self._selector.register(over, selectors.EVENT_READ, "over")
+        if self.rules.terminal:
+            signal.signal(signal.SIGWINCH, lambda got, _: self._signals.append(got))
+            self.pipes.append(self.rules.terminal)
         for pipe in self.pipes:
             self._selector.register(pipe.read_fd, selectors.EVENT_READ, pipe)
         for task in self.tasks:
             self._start(task)
+        if self.rules.terminal:
+            self.rules.terminal.attach()
         warn = self.rules.warn() if self.rules.warn else None
         warn_at = None if warn is None else time.monotonic() + warn[0]
         while self._alive() or self.pipes:
@@ -106,14 +115,20 @@ class StepRun:
         return [task for task in self.tasks if task.code is None]
 
     def _start(self, task: StepTask) -> None:
+        given = self.rules.terminal if task.rank == 0 else None
+        streams = (task.stdin, task.stdout, task.stderr)
+        stdin, stdout, stderr = [given.process_fd] * 3 if given else streams
         try:
             task.process = subprocess.Popen(
                 list(task.argv),
                 env=task.environment,
-                stdin=task.stdin,
-                stdout=task.stdout,
-                stderr=task.stderr,
-                process_group=None if self.rules.has_terminal else 0,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                process_group=None if self.rules.has_terminal or given else 0,
+                start_new_session=given is not None,
+                # One call of the system between fork and exec, which needs no lock of a thread.
+                preexec_fn=terminal.take if given else None,  # noqa: PLW1509
             )
         except OSError as error:
             self._say(f"error: {task.argv[0]}: {error.strerror}")
@@ -121,7 +136,7 @@ class StepRun:
         else:
             task.pidfd = os.pidfd_open(task.process.pid)
             self._selector.register(task.pidfd, selectors.EVENT_READ, task)
-        for fd in (task.stdin, task.stdout, task.stderr):
+        for fd in streams:
             if fd is not None and fd > 2:
                 os.close(fd)
 
@@ -131,8 +146,8 @@ class StepRun:
         for key, _ in self._selector.select(timeout):
             if isinstance(key.data, StepTask):
                 self._ended(key.data)
-            elif isinstance(key.data, LabelledPipe):
-                if not key.data.copy():
+            elif isinstance(key.data, LabelledPipe | StepTerminal):
+                if key.data in self.pipes and not key.data.copy():
                     self._selector.unregister(key.fd)
                     os.close(key.fd)
                     self.pipes.remove(key.data)
@@ -152,6 +167,10 @@ class StepRun:
             self.send(signal.SIGKILL)
 
     def _got(self, number: int) -> None:
+        if number == signal.SIGWINCH:
+            assert self.rules.terminal is not None
+            self.rules.terminal.resize()
+            return
         if number == signal.SIGINT:
             if self.rules.has_terminal:
                 return  # the terminal sent it to them as well
@@ -189,6 +208,8 @@ class StepRun:
         self._selector.unregister(task.pidfd)
         os.close(task.pidfd)
         code = task.process.wait()
+        if task.rank == 0 and self.rules.terminal:
+            self._copy_rest(self.rules.terminal)
         task.code = 128 - code if code < 0 else code
         if code > 0:
             self._say(f"error: {self.host}: task {task.rank}: Exited with exit code {code}")
@@ -198,6 +219,15 @@ class StepRun:
             self.terminate()
         elif self.rules.wait_s and self._terminate_s is None and self._kill_s is None:
             self._terminate_s = time.monotonic() + self.rules.wait_s
+
+    def _copy_rest(self, last: StepTerminal) -> None:
+        """Copy what the process has written last; its terminal is hung up with it."""
+        if last in self.pipes:
+            while last.copy():
+                pass
+            self._selector.unregister(last.read_fd)
+            self.pipes.remove(last)
+        last.detach()
 
     def _say(self, text: str) -> None:
         print(f"{self.program}: {text}", file=sys.stderr, flush=True)

@@ -20,6 +20,7 @@ from moiety.slurm.step.output import LabelledPipe, is_by_rank, open_file, path_o
 from moiety.slurm.step.ranks import StepShape, of_rank
 from moiety.slurm.step.report import StepTeller, cpus_of, gpus_of
 from moiety.slurm.step.runner import StepRules, StepRun, StepTask
+from moiety.slurm.step.terminal import StepTerminal
 from moiety.slurm.submit import sending, values
 from moiety.slurm.submit.environment import submitter
 from moiety.slurm.submit.request import JobRequest, request_of
@@ -28,6 +29,8 @@ JOB_WORDS: Final = frozenset(
     {"account", "dependency", "gres", "job-name", "mem", "partition", "time"}
 )
 """Options that ask for a job; their variables say nothing to a step inside one."""
+STREAMS: Final = ("input", "output", "error")
+NO_TERMINAL: Final = "Not using a pseudo-terminal, disregarding --pty option"
 
 
 def main(arguments: list[str]) -> int:
@@ -93,8 +96,13 @@ def _in_job(
     shape = replace(shape, number=step.number)
     if "chdir" in said:
         os.chdir(said["chdir"])
-    pipes: list[LabelledPipe] = []
+    pipes: list[LabelledPipe | StepTerminal] = []
     programs = _programs(said, command, shape.tasks)
+    given = _terminal() if "pty" in said else None
+    if given:
+        variables = variables | given.variables
+        said = {name: value for name, value in said.items() if name not in STREAMS}
+        said |= dict.fromkeys(STREAMS, "none")  # of the other processes
     outputs = _Outputs(said, variables, shape, who.user, who.host, pipes)
     tasks = []
     for rank in range(shape.tasks):
@@ -104,11 +112,11 @@ def _in_job(
         argv[0] = shutil.which(argv[0], path=variables.get("PATH")) or argv[0]
         stdin, stdout, stderr = outputs.of(rank)
         tasks.append(StepTask(rank, argv, environment, stdin, stdout, stderr))
-    has_terminal = shape.tasks == 1 and os.isatty(0)
     rules = StepRules(
         kills_on_bad_exit=said.get("kill-on-bad-exit", "0") != "0",
         wait_s=float(said["wait"]) if said.get("wait", "").isdecimal() else 0.0,
-        has_terminal=has_terminal,
+        has_terminal=shape.tasks == 1 and not given and os.isatty(0),
+        terminal=given,
         warn=warning.of_job(variables),
     )
     run = StepRun(tasks, rules, pipes, who.host)
@@ -118,6 +126,16 @@ def _in_job(
     step.write(ended_s=time.time(), exit_code=exit_code, exit_signal=exit_signal)
     teller.finish()
     return code
+
+
+def _terminal() -> StepTerminal | None:
+    """The terminal of the first process; none where our output is no terminal, as with Slurm."""
+    try:
+        return StepTerminal.open()
+    except OSError as error:
+        print(f"srun: error: ioctl(TIOCGWINSZ): {error.strerror}", file=sys.stderr)
+        print(f"srun: error: {NO_TERMINAL}", file=sys.stderr)
+        return None
 
 
 def _shape(said: Mapping[str, str], variables: Mapping[str, str]) -> tuple[StepShape, list[str]]:
@@ -176,7 +194,7 @@ class _Outputs:
         shape: StepShape,
         user: str,
         host: str,
-        pipes: list[LabelledPipe],
+        pipes: list[LabelledPipe | StepTerminal],
     ) -> None:
         self._said, self._shape, self._pipes = said, shape, pipes
         job = variables.get("SLURM_JOB_ID", "")

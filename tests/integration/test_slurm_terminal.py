@@ -1,0 +1,119 @@
+"""`srun --pty` in a user's terminal: what the program sees, which keys reach it, how it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+from pathlib import Path
+
+import pytest
+
+from moiety.slurm.install import install
+from tests.support.pool_node import MakePool
+
+Step = tuple[bytes, bytes | tuple[int, int]]
+"""What is waited for, and then typed, or the size that the terminal gets then."""
+
+
+class Terminal:
+    """A user's terminal with Slurm's programs."""
+
+    def __init__(self, env: dict[str, str], folder: Path) -> None:
+        self._env, self._folder = env, folder
+
+    def run(self, *words: str, steps: tuple[Step, ...] = ()) -> tuple[int, str]:
+        """The exit code of a command, and what the user sees."""
+        keys, ours = pty.openpty()
+        self._resize(keys, (33, 101))
+        process = subprocess.Popen(
+            words, stdin=ours, stdout=ours, stderr=ours, cwd=self._folder, env=self._env,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+        )  # fmt: skip
+        os.close(ours)
+        seen, left = b"", list(steps)
+        while True:
+            try:
+                content = os.read(keys, 4096)
+            except OSError:
+                break  # all have closed it
+            seen += content
+            if left and left[0][0] in seen:
+                _, act = left.pop(0)
+                if isinstance(act, bytes):
+                    os.write(keys, act)
+                else:
+                    self._resize(keys, act)
+        os.close(keys)
+        assert not left, (left, seen)
+        return process.wait(60), seen.decode()
+
+    @staticmethod
+    def _resize(fd: int, size: tuple[int, int]) -> None:
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+
+
+@pytest.fixture
+def terminal(make_pool: MakePool, tmp_path: Path) -> Terminal:
+    pool = make_pool("2xA100-80:memory=96MiB")
+    pool.up()
+    install(tmp_path / "bin")
+    env = dict(pool.node.env) | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    return Terminal(env, tmp_path)
+
+
+WHAT = (
+    "test -t 0 -a -t 1 -a -t 2 && echo all three; stty size; ps -o stat= -p $$; "
+    "echo $SLURM_PTY_WIN_COL $SLURM_PROCID; exit 9"
+)
+CATCHES = "trap 'echo caught; exit 5' INT; trap 'stty size' WINCH; echo ready; "
+LOOP = "while :; do sleep 0.05; done"
+
+
+def test_the_first_process_has_a_terminal_of_its_own(terminal: Terminal) -> None:
+    for tasks in ("-n1", "-n2"):
+        code, seen = terminal.run("srun", tasks, "--pty", "bash", "-c", WHAT)
+        words = [line for line in seen.splitlines() if not line.startswith("srun: ")]
+        assert code == 9
+        at = words.index("all three")
+        assert words[at + 1] == "33 101"
+        assert "s" in words[at + 2], "it leads a session"
+        assert words[at + 3] == "101 0"
+        assert words.count("all three") == 1, "the others see no terminal"
+
+
+def test_keys_sizes_and_signals_reach_the_program(terminal: Terminal) -> None:
+    code, seen = terminal.run(
+        "srun", "--pty", "bash", "-c", CATCHES + LOOP,
+        steps=((b"ready", (20, 60)), (b"20 60", b"\x03")),
+    )  # fmt: skip
+    assert (code, "caught" in seen) == (5, True), seen
+    code, seen = terminal.run(
+        "srun", "--pty", "sh", "-c", "echo ready; exec sleep 600", steps=((b"ready", b"\x03"),)
+    )
+    assert (code, "task 0: Interrupt" in seen) == (130, True), seen
+
+
+def test_a_shell_with_job_control_is_interrupted_without_ending(terminal: Terminal) -> None:
+    code, seen = terminal.run(
+        "srun", "--pty", "bash", "--norc", "-i",
+        steps=(
+            (b"# " if os.geteuid() == 0 else b"$ ", b"sh -c 'echo r''uns; exec sleep 600'\n"),
+            (b"runs\r\n", b"\x03"),
+            (b"^C", b"echo st''ill; exit 4\n"),
+        ),
+    )  # fmt: skip
+    assert (code, "still" in seen) == (4, True), seen
+
+
+def test_where_the_output_is_no_terminal_the_option_is_disregarded(terminal: Terminal) -> None:
+    code, seen = terminal.run("sh", "-c", "srun --pty sh -c '[ -t 1 ] || echo none' | cat")
+    assert code == 0
+    assert "srun: error: Not using a pseudo-terminal, disregarding --pty option" in seen
+    assert "none" in seen.splitlines()
+    code, seen = terminal.run("sh", "-c", "srun --pty sh -c '[ -t 0 ] && cat' </dev/null")
+    assert code == 0, seen
