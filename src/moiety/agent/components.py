@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from moiety.agent.arena.arena import Arena, ArenaSize
+from moiety.agent.core.catch_up import catch_up
 from moiety.agent.core.client import Client
 from moiety.agent.core.clients import Clients
 from moiety.agent.core.event_recorder import StepRecorder
@@ -87,6 +88,11 @@ class Components:
         self.handoff = self.sessions.thread = FastHandoff(
             self.loop, self.runtime, clients, self.arbiter.armed, reader
         )
+
+    async def catch_up(self) -> None:
+        """Take in what programs have said by now."""
+        take = self.handoff.take_in if self.handoff else lambda: True
+        await catch_up(self.clients.by_number, take)
 
     def add_arena(self, size: ArenaSize) -> None:
         """Prepare host memory for evicted data."""

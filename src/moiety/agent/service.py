@@ -223,6 +223,7 @@ class Service:
             arena=parts.arena,
             monitor=parts.monitor,
             telemetry=parts.telemetry,
+            catch_up=parts.catch_up,
         )
         self._queue = CardQueue(parts.runtime, cards, reports.usages, parts.limits)
         cards.kept = self._queue.refuse

@@ -85,10 +85,7 @@ class ControlCommands:
     async def answer(
         self, request: Any, peer: processes.Peer, conversation: Conversation | None = None
     ) -> protocol.Answer:
-        """Answer one request; raises MoietyError or OSError.
-
-        By `conversation` a command that waits is told its place.
-        """
+        """Answer one request, by `conversation` one that waits; raises MoietyError or OSError."""
         pool_promises.check(self.directory, request, peer)
         if isinstance(request, protocol.CreateWorkload):
             return await self.on_create_workload(request, peer, conversation)
@@ -208,6 +205,7 @@ class ControlCommands:
     async def on_ps(self, asked: protocol.Ps, peer: processes.Peer) -> protocol.Processes:
         """List the processes that the user may see."""
         outside, unseen = await self.reports.outside() if asked.outside else ([], "")
+        await self.reports.catch_up()
         rows = self.reports.process_rows()
         if asked.workloads:
             rows += workload_rows(self.workloads.by_id.values(), self.workloads.effective)

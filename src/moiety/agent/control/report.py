@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -38,6 +38,10 @@ SENSORS_S: Final = 2.0
 """Seconds that a command waits for a reading of the sensors."""
 
 
+async def _nothing_waits() -> None:
+    pass
+
+
 class Reports:
     """What commands and Prometheus see of one agent."""
 
@@ -55,7 +59,10 @@ class Reports:
         arena: Arena | None = None,
         monitor: UsageMonitor | None = None,
         telemetry: TelemetryHistory | None = None,
+        catch_up: Callable[[], Awaitable[None]] = _nothing_waits,
     ) -> None:
+        """`catch_up` takes in what programs have said by now."""
+        self.catch_up = catch_up
         self.telemetry = telemetry
         self.arena = arena
         self.monitor = monitor
@@ -92,6 +99,7 @@ class Reports:
                 found[gpu] = await loop.run_in_executor(None, self._devices.usage, gpu)
         except Exception as error:  # NVML raises anything; the rest is still true
             self._runtime.log.warning("gpu_unreadable", error=str(error))
+        await self.catch_up()  # what is said of the GPUs is as new as this
         return found
 
     def driver_version(self) -> str:

@@ -116,6 +116,16 @@ class Connection:
         return self._sock.uid
 
     @property
+    def fd(self) -> int:
+        """Its socket; -1 once it is closed."""
+        return -1 if self._closed else self._fd
+
+    @property
+    def is_read(self) -> bool:
+        """Whether what comes is read at once: it neither pauses nor ends."""
+        return not self._closed and self._pause is None
+
+    @property
     def is_clear(self) -> bool:
         """Whether what is sent now leaves at once, for all that is known."""
         return not (self._closed or self._last_words or self._queue)
@@ -272,7 +282,7 @@ class Connection:
             self._loop.add_reader(self._fd, self._readable)
 
     def _is_read(self) -> bool:
-        return not self._closed and self._pause is None and not self.key
+        return self.is_read and not self.key
 
     def _read(self) -> bool:
         """Read as many packets as the turn allows; False: there are no more."""

@@ -140,15 +140,22 @@ class FastHandoff:
         """Readable while the thread has something to take."""
         return self._reader.event_fd
 
-    def _ready(self) -> None:
+    def take_in(self) -> bool:
+        """Take in what the thread has read; False if that was too much for one turn of the loop."""
+        return self._is_stopped or self._is_deciding or self._ready()
+
+    def _ready(self) -> bool:
         self._is_due = True
+        is_empty = False
         for _ in range(_AT_ONCE):
             taken = self._reader.take()
             if taken is None:
                 self._gone.clear()
+                is_empty = True
                 break
             self._deliver(taken)
         self._arm()
+        return is_empty
 
     def _deliver(self, taken: Taken) -> None:
         receiver = self._receivers.get(taken.key)
