@@ -67,7 +67,7 @@ def outrank(
         return None
     below.sort(key=lambda unit: (worth[unit.workload.name], unit.order))
     picked = _by_right(right, workload.queue, _by_harm(state, piece, below))
-    return clear(state, piece, picked, right.holds, moves_max, all_return=False)
+    return clear(state, piece, picked, right, moves_max, all_return=False)
 
 
 def _can_rest(state: ClusterState, unit: VictimUnit) -> bool:

@@ -8,12 +8,12 @@ ended are the plan; if it does not hold, everything is undone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape
+from moiety.policy.place.pools import Place
 from moiety.policy.preempt.upper_bound import UpperBound
 from moiety.policy.preempt.victims import VictimUnit
 from moiety.policy.state.cluster_state import ClusterState, PlacedTask
@@ -24,19 +24,29 @@ UNITS_MAX: Final = 64
 """The most units that end after a try in vain, before a plan is given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedUnit:
+class EndedUnit(NamedTuple):
     """A unit that ended in a trial, and where its tasks were."""
 
     unit: VictimUnit
     seated: tuple[PlacedTask, ...]
 
 
+class Right(Protocol):
+    """The right by which units end. A plan stands only if it still holds."""
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """The right that was used for each queue: beside the state, `holds` depends on it alone."""
+
+    def holds(self) -> bool:
+        """Whether all that was taken is still right, now that the piece has its place."""
+
+
 def clear(
     state: ClusterState,
     piece: GangPart,
     picked: Iterator[VictimUnit],
-    holds: Callable[[], bool],
+    right: Right | None,
     moves_max: int,
     *,
     all_return: bool,
@@ -44,17 +54,26 @@ def clear(
     """End picked units until the piece has room; returns the units that ended or moved, or None.
 
     No more than `moves_max` tasks move: tasks that would have to move beyond that stay ended.
+    Without a `right` to uphold, the plan needs nothing but room.
     """
     mark = state.mark()
     bound = UpperBound(state, piece)
     ended: list[EndedUnit] = []
+    in_vain: dict[tuple[Place, ...], dict[str, int]] = {}
+    """Places of the piece in which the plan did not hold, with the right that was used."""
 
     def is_enough() -> bool:
         before = state.mark()
         if start_piece(state, piece):
-            came_back = come_back(state, ended, moves_max)
-            if (came_back or not all_return) and holds():
-                return True
+            places = tuple(state.seated[task].place for task, _ in piece.tasks)
+            used = {} if right is None else dict(right.taken)
+            if in_vain.get(places) != used:
+                is_final = state.all_could_return()
+                came_back = come_back(state, ended, moves_max)
+                if (came_back or not all_return) and (right is None or right.holds()):
+                    return True
+                if is_final:  # what ends from now on would only come back
+                    in_vain[places] = used
         state.back(before)
         return False
 

@@ -49,10 +49,10 @@ def consolidate(
     single.sort(key=lambda unit: (_bytes(state, unit), unit.order))
     if len(piece.tasks) > 1:
         picked = iter(single[:moves_max])
-        return clear(state, piece, picked, _always, moves_max, all_return=True)
+        return clear(state, piece, picked, None, moves_max, all_return=True)
     for _, units in islice(by_node(state, piece, single, leavers), NODES_TRIED_MAX):
         picked = iter(units[:moves_max])
-        plan = clear(state, piece, picked, _always, moves_max, all_return=True)
+        plan = clear(state, piece, picked, None, moves_max, all_return=True)
         if plan is not None:
             return plan
     return None
@@ -105,11 +105,11 @@ def _by_end(
         return None
     for masks in openings(state, piece, leavers):
         here = [unit for unit in units if touches(state, unit, masks)]
-        plan = clear(state, piece, iter(here), _always, moves_max, all_return=False)
+        plan = clear(state, piece, iter(here), None, moves_max, all_return=False)
         if plan is None and len(piece.tasks) > 1:
             nodes = by_node(state, piece, here, leavers)
             seen = {unit.tasks: unit for _, found in nodes for unit in found}
-            plan = clear(state, piece, iter(seen.values()), _always, moves_max, all_return=False)
+            plan = clear(state, piece, iter(seen.values()), None, moves_max, all_return=False)
         if plan is not None:
             return plan
     return None
@@ -238,7 +238,7 @@ class Taking:
         return by_node(self.state, self.piece, everyone, self.leavers)
 
     def _clear(self, picked: Iterator[VictimUnit], right: ReclaimCheck) -> list[EndedUnit] | None:
-        return clear(self.state, self.piece, picked, right.holds, self.moves_max, all_return=False)
+        return clear(self.state, self.piece, picked, right, self.moves_max, all_return=False)
 
 
 def _node_after_node(
@@ -259,11 +259,6 @@ def _node_after_node(
         for unit in by_right(right, by_queue, by_queue.__getitem__, without):
             gone.add(unit.tasks)
             yield unit
-
-
-def _always() -> bool:
-    """The condition of a plan that needs nothing but room."""
-    return True
 
 
 def _bytes(state: ClusterState, unit: VictimUnit) -> int:

@@ -61,7 +61,7 @@ class ReclaimCheck:
         self._asked: dict[str, list[int]] = {}
         self._outsized: dict[str, list[VictimUnit]] = {}
         """Units by queue that were picked and are larger than what is due to their queue."""
-        self._taken: dict[str, EvictionRight] = {}
+        self.taken: dict[str, EvictionRight] = {}
         """The queues from which units were taken, each with the weakest right that was used."""
 
     def _side(self, other: str) -> tuple[int, str, str]:
@@ -271,7 +271,7 @@ class ReclaimCheck:
         assert by is not None
         if by is EvictionRight.SHARE and self._may_exchange(unit):
             self._outsized.setdefault(other, []).append(unit)
-        self._taken[other] = max(by, self._taken.get(other, EvictionRight.QUOTA))
+        self.taken[other] = max(by, self.taken.get(other, EvictionRight.QUOTA))
 
     def _may_exchange(self, unit: VictimUnit) -> bool:
         """Whether a unit is larger than what is due to its queue, and has had its turn."""
@@ -297,7 +297,7 @@ class ReclaimCheck:
         """Whether all that was taken is still right, now that the piece has its place."""
         standing = self._standing
         exchanges = self.exchanges()
-        for other, by in self._taken.items():
+        for other, by in self.taken.items():
             level, mine, theirs = self._side(other)
             if by is EvictionRight.CREDIT:
                 has_turn = standing.has_turn(self._queue, level, self._amounts, is_in=True)

@@ -60,6 +60,7 @@ class QueueUsage:
         self.quota = dict(self._usual)
         """The quotas that hold now."""
         self.limit = {name: _vector(queue.limit) for name, queue in self.tree.queues.items()}
+        self._limited = [name for name, limit in self.limit.items() if limit != UNBOUNDED]
         self._quota_most = {
             name: _most([queue.quota, *(window.quota for window in queue.windows)])
             for name, queue in self.tree.queues.items()
@@ -221,6 +222,14 @@ class QueueUsage:
     def over_limit(self, queue: str, amounts: Vector) -> Excess | None:
         """The limit, of the queue or one above it, that these amounts more would break."""
         return self._first(queue, amounts, self.has, self.limit)
+
+    def exceeds_limits(self) -> bool:
+        """Whether any queue has more than its limit, as after a limit was lowered."""
+        return any(
+            bound is not None and has > bound
+            for name in self._limited
+            for has, bound in zip(self.has[name], self.limit[name], strict=True)
+        )
 
     def over_quota(self, queue: str, amounts: Vector) -> Excess | None:
         """The quota that these amounts more of guaranteed work would break."""

@@ -342,6 +342,12 @@ class ClusterState:
         self.start(task, seated.shape, seated.place)
         return True
 
+    def all_could_return(self) -> bool:
+        """Whether any running task could come back to its place for certain, if it ended now."""
+        if self.companies or any(one.cluster.counts_memory for one in self.pools.placers.values()):
+            return False
+        return not self.standing.exceeds_limits()
+
 
 def _one_for_each(workloads: Iterable[Workload]) -> list[Queue]:
     """Queues without bounds, for a snapshot that has none."""
