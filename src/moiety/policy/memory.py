@@ -15,7 +15,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moiety.policy.estimate.runtime_estimator import RuntimeEstimator, next_edge, span_of
+from moiety.policy.estimate.runtime_estimator import RuntimeEstimator, next_edge, spans_of
 from moiety.policy.estimate.runtime_history import size_of
 from moiety.policy.estimate.start_errors import StartErrors
 from moiety.policy.model.cluster import WHOLE_GPU
@@ -111,8 +111,8 @@ class PolicyMemory:
         self._active: dict[str, RememberedWork] = {}
         self._table = WorthTable()
         """The worth of each active workload."""
-        self._stale: set[str] = set()
-        """Active workloads whose worth has to be found again."""
+        self._stale: set[int] = set()
+        """The rows of work whose worth has to be found again, if it is active."""
         self._edges: list[tuple[float, str, int]] = []
         """A heap of when running work enters its next span of run time: time, name, epoch."""
         self._now_s = -math.inf
@@ -236,16 +236,13 @@ class PolicyMemory:
         return memory
 
     def _refresh(self, now_s: float) -> None:
-        stale = [self._active[name] for name in sorted(self._stale & self._active.keys())]
+        names = [work.name for row in self._stale if not (work := self._by_row[row]).is_over]
         self._stale.clear()
-        if stale:
-            worth = gittins_order.worth(
-                self._estimator.chances([work.row for work in stale]),
-                [span_of(work.attained(now_s)) for work in stale],
-                [work.gpus for work in stale],
-                [work.since_s is not None for work in stale],
-            )
-            self._table.worth([work.name for work in stale], worth)
+        if names:
+            rows, attained_s, gpus, is_running = self._table.facts(names, now_s)
+            chances = self._estimator.chances(rows)
+            worth = gittins_order.worth(chances, spans_of(attained_s), gpus, is_running)
+            self._table.worth(names, worth)
 
     def _submitted(self, workload: Workload) -> None:
         over = len(self._by_row) - len(self._active)
@@ -260,9 +257,9 @@ class PolicyMemory:
         self._by_row.append(work)
         if not work.is_over:
             self._active[work.name] = work
-            self._table.came(work.name, work.likeness[0], work.submitted_s)
+            self._table.came(work.name, work.likeness[0], work.submitted_s, work.row, work.gpus)
             self._table.has(work.name, work.attained_s, work.since_s)
-            self._stale.add(work.name)
+            self._stale.add(work.row)
             if work.since_s is None:
                 self._waits += 1
             else:
@@ -277,7 +274,7 @@ class PolicyMemory:
         self._table.has(name, attained_s, at_s)
         work.epoch += 1
         self.starts.began(name, at_s)
-        self._stale.add(name)
+        self._stale.add(work.row)
         self._watch(work, attained_s)
 
     def _watch(self, work: RememberedWork, done_s: float) -> None:
@@ -295,7 +292,7 @@ class PolicyMemory:
         self._yielded.add(name)
         self._table.has(name, attained_s, None)
         work.epoch += 1
-        self._stale.add(name)
+        self._stale.add(work.row)
 
     def _ended(self, name: str, attained_s: float | None) -> None:
         work = self._active.pop(name)
@@ -328,7 +325,7 @@ class PolicyMemory:
             done_s = work.attained(now_s)
             if self._estimator.ran(work.row, done_s):
                 self._like_changed(work)
-            self._stale.add(name)
+            self._stale.add(work.row)
             self._watch(work, done_s)
 
     def _divided(self, event: Divided) -> None:
@@ -338,8 +335,7 @@ class PolicyMemory:
         self._account.of = dict(credit)
 
     def _like_changed(self, work: RememberedWork) -> None:
-        near = map(self._by_row.__getitem__, self._estimator.near(work.row))
-        self._stale.update([other.name for other in near if not other.is_over])
+        self._stale.update(self._estimator.near(work.row).tolist())
 
     def _forget(self) -> None:
         """Forget the older half of what has ended."""

@@ -15,13 +15,15 @@ import math
 from bisect import bisect_right
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Spans = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
 FIRST_S: Final = 60.0
 RATIO: Final = 1.5
@@ -41,6 +43,7 @@ EDGE_S: Final = 1e-3
 """An edge that is nearer than this has been reached: sums of seconds are not exact."""
 CERTAIN: Final = 0.95
 """The largest chance that is used."""
+ROWS_MIN: Final = 64
 
 
 def _edges() -> Floats:
@@ -55,11 +58,19 @@ EDGES: Final = _edges()
 _EDGES: Final[list[float]] = EDGES.tolist()
 SPANS: Final = len(EDGES) - 1
 WIDTHS: Final = np.diff(EDGES)
+LAGS_BEFORE: Final = np.arange(NEIGHBOURS, 0.0, -1.0)
+LAGS_AFTER: Final = np.arange(1.0, NEIGHBOURS + 1.0)
 
 
 def span_of(run_s: float) -> int:
     """The span of work that has run for `run_s`."""
     return min(bisect_right(_EDGES, run_s + EDGE_S) - 1, SPANS - 1)
+
+
+def spans_of(run_s: Floats) -> Spans:
+    """`span_of` for each of several."""
+    found: Spans = np.minimum(np.searchsorted(EDGES, run_s + EDGE_S, side="right") - 1, SPANS - 1)
+    return found
 
 
 def next_edge(run_s: float) -> float:
@@ -68,13 +79,51 @@ def next_edge(run_s: float) -> float:
     return edge_s if edge_s > run_s + EDGE_S else math.inf
 
 
-@dataclass(slots=True)
 class _Like:
     """All work of one likeness, in the order of submission."""
 
-    rows: list[int] = field(default_factory=list)
-    ended: Floats = field(default_factory=lambda: np.zeros(SPANS))
-    reached: Floats = field(default_factory=lambda: np.zeros(SPANS))
+    __slots__ = ("_came_s", "_rows", "count", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        """Its row in what is counted over likenesses."""
+        self.count = 0
+        self._rows: Rows = np.zeros(ROWS_MIN, np.int64)
+        self._came_s: Floats = np.zeros(ROWS_MIN)
+
+    def copy(self) -> _Like:
+        """Another one of the same work."""
+        twin = _Like(self.number)
+        twin.count, twin._rows, twin._came_s = self.count, self._rows.copy(), self._came_s.copy()
+        return twin
+
+    def add(self, row: int, came_s: float) -> int:
+        """Add work that came last; returns its place."""
+        place = self.count
+        if place == len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+            self._came_s = np.concatenate([self._came_s, np.zeros_like(self._came_s)])
+        self._rows[place], self._came_s[place] = row, came_s
+        self.count += 1
+        return place
+
+    def last(self, count: int) -> Rows:
+        """The rows of the work that came last."""
+        return self._rows[max(0, self.count - count) : self.count]
+
+    def near(self, place: int) -> Rows:
+        """The rows of the neighbours of a place: what came next before and after it."""
+        after = self._rows[place + 1 : min(place + 1 + NEIGHBOURS, self.count)]
+        return np.concatenate([self._rows[max(0, place - NEIGHBOURS) : place], after])
+
+    def weights(self, place: int) -> Floats:
+        """How much each neighbour counts."""
+        first, last = max(0, place - NEIGHBOURS), min(place + 1 + NEIGHBOURS, self.count)
+        before, after = self._came_s[first:place], self._came_s[place + 1 : last]
+        gaps = np.abs(np.concatenate([before, after]) - self._came_s[place])
+        lags = np.concatenate([LAGS_BEFORE[NEIGHBOURS - len(before) :], LAGS_AFTER[: len(after)]])
+        weights: Floats = 1.0 / ((1.0 + lags) * (1.0 + gaps / CLOSE_S))
+        return weights
 
 
 class RuntimeEstimator:
@@ -83,28 +132,30 @@ class RuntimeEstimator:
     def __init__(self) -> None:
         self._like: dict[Hashable, _Like] = {}
         self._of: list[_Like] = []
-        self._place = np.zeros(64)
-        """The position of each row in its likeness."""
-        self._came_s = np.zeros(64)
+        self._place: list[int] = []
+        """The place of each row in its likeness."""
+        self._like_of: Rows = np.zeros(ROWS_MIN, np.int64)
+        """The number of the likeness of each row."""
+        self._like_ended = np.zeros((ROWS_MIN, SPANS))
+        self._like_reached = np.zeros((ROWS_MIN, SPANS))
         self._spans: list[int] = []
         """For each row, the number of spans that it has outlived."""
         self._end: list[int] = []
         """For each row, the span in which it ended, or -1."""
-        self._near_ended = np.zeros((64, SPANS))
-        self._near_reached = np.zeros((64, SPANS))
+        self._near_ended = np.zeros((ROWS_MIN, SPANS))
+        self._near_reached = np.zeros((ROWS_MIN, SPANS))
         self._ended = np.zeros(SPANS)
         self._reached = np.zeros(SPANS)
 
     def fork(self) -> RuntimeEstimator:
         """An estimator that knows the same; what either is told from now on the other ignores."""
         other = copy(self)
-        likes = {
-            id(like): _Like(like.rows[:], like.ended.copy(), like.reached.copy())
-            for like in self._like.values()
-        }
+        likes = {id(like): like.copy() for like in self._like.values()}
         other._like = {key: likes[id(like)] for key, like in self._like.items()}
         other._of = [likes[id(like)] for like in self._of]
-        other._place, other._came_s = self._place.copy(), self._came_s.copy()
+        other._place, other._like_of = self._place[:], self._like_of.copy()
+        other._like_ended = self._like_ended.copy()
+        other._like_reached = self._like_reached.copy()
         other._spans, other._end = self._spans[:], self._end[:]
         other._near_ended = self._near_ended.copy()
         other._near_reached = self._near_reached.copy()
@@ -118,37 +169,42 @@ class RuntimeEstimator:
             more = np.zeros_like(self._near_ended)
             self._near_ended = np.concatenate([self._near_ended, more])
             self._near_reached = np.concatenate([self._near_reached, more])
-            self._place = np.concatenate([self._place, more[:, 0]])
-            self._came_s = np.concatenate([self._came_s, more[:, 0]])
-        like = self._like.setdefault(likeness, _Like())
+            self._like_of = np.concatenate([self._like_of, np.zeros_like(self._like_of)])
+        like = self._like.get(likeness)
+        if like is None:
+            like = self._like[likeness] = self._new_like()
         self._of.append(like)
-        self._place[row] = len(like.rows)
-        self._came_s[row] = submitted_s
+        self._like_of[row] = like.number
+        place = like.add(row, submitted_s)
+        self._place.append(place)
         self._spans.append(0)
         self._end.append(-1)
-        like.rows.append(row)
-        near = [other for other in self.near(row) if self._spans[other]]
-        if near:
-            weights = self._weights(row, near)
-            spans = np.array([self._spans[other] for other in near])
+        near = like.near(place)
+        spans = np.array([self._spans[other] for other in near.tolist()], np.int64)
+        known = spans > 0
+        if known.any():
+            weights, spans = like.weights(place)[known], spans[known]
             outlived = np.arange(SPANS) < spans[:, None]
             self._near_reached[row] = weights @ outlived
-            for weight, other in zip(weights, near, strict=True):
+            for weight, other in zip(weights, near[known].tolist(), strict=True):
                 if self._end[other] >= 0:
                     self._near_ended[row, self._end[other]] += weight
         return row
 
-    def near(self, row: int) -> list[int]:
-        """The neighbours of a row: work of its likeness that came next before and after it."""
-        rows, place = self._of[row].rows, int(self._place[row])
-        before = rows[max(0, place - NEIGHBOURS) : place]
-        return before + rows[place + 1 : place + 1 + NEIGHBOURS]
+    def _new_like(self) -> _Like:
+        number = len(self._like)
+        if number == len(self._like_ended):
+            more = np.zeros_like(self._like_ended)
+            self._like_ended = np.concatenate([self._like_ended, more])
+            self._like_reached = np.concatenate([self._like_reached, more])
+        return _Like(number)
 
-    def _weights(self, row: int, near: Sequence[int]) -> Floats:
-        lags = np.abs(self._place[near] - self._place[row])
-        gaps = np.abs(self._came_s[near] - self._came_s[row])
-        weights: Floats = 1.0 / ((1.0 + lags) * (1.0 + gaps / CLOSE_S))
-        return weights
+    def near(self, row: int) -> Rows:
+        """The neighbours of a row: work of its likeness that came next before and after it."""
+        return self._of[row].near(self._place[row])
+
+    def _weights(self, row: int) -> Floats:
+        return self._of[row].weights(self._place[row])
 
     def ran(self, row: int, run_s: float) -> bool:
         """Note how long work has run by now; returns whether estimates of other work change."""
@@ -161,10 +217,10 @@ class RuntimeEstimator:
         self._spans[row] = spans
         new = slice(before, spans)
         self._reached[new] += 1
-        self._of[row].reached[new] += 1
+        self._like_reached[self._of[row].number, new] += 1
         near = self.near(row)
-        if near:
-            self._near_reached[near, new] += self._weights(row, near)[:, None]
+        if len(near):
+            self._near_reached[near, new] += self._weights(row)[:, None]
         return True
 
     def ended(self, row: int, run_s: float) -> None:
@@ -173,17 +229,18 @@ class RuntimeEstimator:
         self._outlived(row, end + 1)
         self._end[row] = end
         self._ended[end] += 1
-        self._of[row].ended[end] += 1
+        self._like_ended[self._of[row].number, end] += 1
         near = self.near(row)
-        if near:
-            self._near_ended[near, end] += self._weights(row, near)
+        if len(near):
+            self._near_ended[near, end] += self._weights(row)
 
-    def chances(self, rows: Sequence[int]) -> Floats:
+    def chances(self, rows: Sequence[int] | Rows) -> Floats:
         """For each row and each span, the chance of work that reaches the span to end in it."""
         every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
-        ended = np.array([self._of[row].ended for row in rows])
-        reached = np.array([self._of[row].reached for row in rows])
-        like = (ended + ALL_WEIGHT * every) / (reached + ALL_WEIGHT)
+        likes = self._like_of[rows]
+        like = (self._like_ended[likes] + ALL_WEIGHT * every) / (
+            self._like_reached[likes] + ALL_WEIGHT
+        )
         chances = (self._near_ended[rows] + LIKE_WEIGHT * like) / (
             self._near_reached[rows] + LIKE_WEIGHT
         )
@@ -201,10 +258,10 @@ class RuntimeEstimator:
     def typical(self, likeness: Hashable) -> HazardRates | None:
         """The chances of new work of a likeness; None: no work of it has ended."""
         like = self._like.get(likeness)
-        if like is None or not like.ended.any():
+        if like is None or not self._like_ended[like.number].any():
             return None
         # As if it came now, right after the last: its neighbours before it count, and all work.
-        near = like.rows[-NEIGHBOURS:]
+        near = like.last(NEIGHBOURS).tolist()
         weights = 1.0 / (1.0 + np.arange(len(near), 0, -1))
         ends = np.array([self._end[other] for other in near])
         spans = np.array([self._spans[other] for other in near])
@@ -212,7 +269,9 @@ class RuntimeEstimator:
         reached = weights @ (columns < spans[:, None]) + LIKE_WEIGHT
         ended = weights @ (columns == ends[:, None])
         every = (self._ended + ALL_WEIGHT * UNKNOWN_CHANCE) / (self._reached + ALL_WEIGHT)
-        whole = (like.ended + ALL_WEIGHT * every) / (like.reached + ALL_WEIGHT)
+        whole = (self._like_ended[like.number] + ALL_WEIGHT * every) / (
+            self._like_reached[like.number] + ALL_WEIGHT
+        )
         return HazardRates(np.minimum((ended + LIKE_WEIGHT * whole) / reached, CERTAIN))
 
 

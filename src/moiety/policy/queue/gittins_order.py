@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from moiety.policy.estimate.runtime_estimator import SPANS, WIDTHS, Floats
+from moiety.policy.estimate.runtime_estimator import SPANS, WIDTHS, Floats, Spans
 from moiety.policy.place.arrays import Bools
 
 RESTART_S: Final = 30.0
@@ -29,7 +29,10 @@ YIELDS_AT: Final = 2.0
 
 
 def worth(
-    chances: Floats, spans: Sequence[int], gpus: Sequence[float], is_running: Sequence[bool]
+    chances: Floats,
+    spans: Sequence[int] | Spans,
+    gpus: Sequence[float] | Floats,
+    is_running: Sequence[bool] | Bools,
 ) -> Floats:
     """The worth of each piece of work: ends for each second of a GPU.
 

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from moiety.policy.estimate.runtime_estimator import Floats
+from moiety.policy.estimate.runtime_estimator import Floats, Rows
+from moiety.policy.place.arrays import Bools
 from moiety.policy.queue.gittins_order import aged, yields
 
 SLOTS_MIN: Final = 64
 UNKNOWN: Final = 0
 """The slot of all work that is not known; it is worth nothing."""
+ARRAYS: Final = ("_value", "_submitted_s", "_attained_s", "_since_s", "_queue", "_row", "_gpus")
+"""What a table has of each slot."""
 Slots = NDArray[np.int64]
 NEW: Final[Slots] = np.array([UNKNOWN], np.int64)
+
+
+class WorkFacts(NamedTuple):
+    """What is known of several pieces of active work at a moment, beside their past."""
+
+    rows: Rows
+    """Of the estimator."""
+    attained_s: Floats
+    gpus: Floats
+    is_running: Bools
 
 
 class WorthTable:
@@ -31,6 +44,9 @@ class WorthTable:
         self._attained_s: Floats = np.zeros(SLOTS_MIN)
         self._since_s: Floats = np.full(SLOTS_MIN, math.inf)
         self._queue: Floats = np.zeros(SLOTS_MIN)
+        self._row: Floats = np.zeros(SLOTS_MIN)
+        """The row of the estimator."""
+        self._gpus: Floats = np.ones(SLOTS_MIN)
         self._queues: dict[str, int] = {}
         """A number for each queue."""
         self._epoch = object()
@@ -44,10 +60,13 @@ class WorthTable:
         twin._value, twin._submitted_s = self._value.copy(), self._submitted_s.copy()
         twin._attained_s, twin._since_s = self._attained_s.copy(), self._since_s.copy()
         twin._queue, twin._queues = self._queue.copy(), dict(self._queues)
+        twin._row, twin._gpus = self._row.copy(), self._gpus.copy()
         return twin
 
-    def came(self, name: str, queue: str, submitted_s: float) -> None:
-        """Work waits in a queue, for the first time."""
+    def came(
+        self, name: str, queue: str, submitted_s: float, row: int = 0, gpus: float = 1.0
+    ) -> None:
+        """Work waits in a queue, for the first time; `row` is its row in the estimator."""
         if self._used == len(self._value):
             self._make_room()
         if name in self._slots or name in self._over:
@@ -57,6 +76,7 @@ class WorthTable:
         self._value[slot], self._submitted_s[slot] = 0.0, submitted_s
         self._attained_s[slot], self._since_s[slot] = 0.0, math.inf
         self._queue[slot] = self._queues.setdefault(queue, len(self._queues))
+        self._row[slot], self._gpus[slot] = row, gpus
 
     def has(self, name: str, attained_s: float, since_s: float | None) -> None:
         """Work had attained so much when it last began (`since_s`) or stopped (None)."""
@@ -72,6 +92,17 @@ class WorthTable:
         if self._since_s[slot] == math.inf:  # it may stand in a line that knows its slot
             self._new_epoch()
         self._since_s[slot] = math.inf
+
+    def facts(self, names: Sequence[str], now_s: float) -> WorkFacts:
+        """What the worth of work is found from."""
+        slots = [self._slots[name] for name in names]
+        since_s = self._since_s[slots]
+        return WorkFacts(
+            self._row[slots].astype(np.int64),
+            self._attained_s[slots] + np.maximum(now_s - since_s, 0.0),
+            self._gpus[slots],
+            since_s < math.inf,
+        )
 
     def worth(self, names: Sequence[str], values: Floats) -> None:
         """Set what work is worth without its age."""
@@ -98,7 +129,7 @@ class WorthTable:
         """Give up the slots of work that is over; make the arrays larger if they are half full."""
         old = [UNKNOWN, *self._slots.values()]
         size = max(SLOTS_MIN, 2 * len(old))
-        for array in ("_value", "_submitted_s", "_attained_s", "_since_s", "_queue"):
+        for array in ARRAYS:
             before = getattr(self, array)
             now = np.zeros(size)
             now[: len(old)] = before[old]
@@ -126,6 +157,14 @@ class Worth(Mapping[str, float]):
 
     def __getitem__(self, name: str) -> float:
         return self.by_slot.item(self._slots[name])
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The worth of a piece of work, or `default` if it is not active."""
+        slot = self._slots.get(name)
+        return default if slot is None else self.by_slot.item(slot)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._slots
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._slots)
@@ -160,10 +199,20 @@ class WorkNames:
         self._slots = np.concatenate([self._slots[:at], NEW, self._slots[at:]])
         self._is_known = False
 
-    def remove(self, at: int) -> None:
-        """Take out the name in a place."""
-        del self._names[at]
-        self._slots = np.concatenate([self._slots[:at], self._slots[at + 1 :]])
+    def remove(self, at: int, count: int = 1) -> None:
+        """Take out the name in a place, and those after it if there are several."""
+        del self._names[at : at + count]
+        self._slots = np.concatenate([self._slots[:at], self._slots[at + count :]])
+
+    def append(self, name: str, count: int) -> None:
+        """Put a name behind all others, `count` times."""
+        self._names += [name] * count
+        self._slots = np.concatenate([self._slots, np.zeros(count, np.int64)])
+        self._is_known = False
+
+    def find(self, name: str) -> int:
+        """The first place of a name. Raises ValueError if there is none."""
+        return self._names.index(name)
 
     def worth(self, of: Mapping[str, float]) -> Floats:
         """The worth of each; what is not known is worth nothing."""
