@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from moiety.policy.model.workloads import Shape
 from moiety.policy.place.arrays import Ints
-from moiety.policy.preempt.victims import FreedRoom, Victims, VictimUnit
+from moiety.policy.preempt.freed_room import FreedRoom
+from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart
 
@@ -29,7 +30,7 @@ class _ConfinedVictims(Victims):
         self._gpus = gpus
         self._nodes = {node for node, _ in gpus}
         self._here: dict[str, list[VictimUnit]] = {}
-        self._freed: dict[tuple[str, str], tuple[Sequence[VictimUnit], FreedRoom]] = {}
+        self._freed: dict[str, dict[str, FreedRoom]] = {}
         self.needs: object = None
         self.renewed: set[str] = set()
 

@@ -8,31 +8,40 @@ the other, the one first on which the least worth is lost.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from moiety.policy.model.snapshot import Task
-from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import NodeArrays
+from moiety.policy.model.workloads import Shape, Workload
+from moiety.policy.place.arrays import Bools, NodeArrays
 from moiety.policy.preempt.preemption_trial import EndedUnit, clear
 from moiety.policy.preempt.rights import ReclaimCheck
 from moiety.policy.preempt.upper_bound import Node
 from moiety.policy.preempt.victims import Victims, VictimUnit
 from moiety.policy.queue.gittins_order import YIELDS_AT, yields
 from moiety.policy.queue.queue_usage import GPU_MILLI
-from moiety.policy.state.cluster_state import ClusterState, PlacedTask
+from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart
 
 
-@dataclass(frozen=True, slots=True)
-class _Yielding:
+class _Yielding(NamedTuple):
+    """A unit that may end: the least worth sorts first."""
+
+    worth: float
+    order: tuple[object, ...]
+    unit: VictimUnit
+
+
+class _OnNode(NamedTuple):
     """A unit that may end, with the worth that would be lost, and what it has on one node."""
 
     harm: float
     unit: VictimUnit
-    here: tuple[PlacedTask, ...]
+    gpu_milli: int
+    cpu_milli: int
+    memory_mib: int
 
 
 def outrank(
@@ -45,29 +54,50 @@ def outrank(
         return None
     right = ReclaimCheck(state, piece)
     taken_from = right.open_queues(leavers.queues)
-    if not state.budget.is_bounded and not _could_free(state, piece, leavers, taken_from):
+    own = _below(state, workload, leavers)
+    if not taken_from and not own:
         return None
+    if not state.budget.is_bounded and not _could_free(state, piece, leavers, taken_from, own):
+        return None
+    seated = state.seated
     below = [
-        unit
-        for unit in leavers.of(workload.queue)
+        _Yielding(theirs, unit.order, unit)
+        for unit in (leavers.of(workload.queue) if own else ())
         if unit.workload.priority == workload.priority
         and (theirs := worth.get(unit.workload.name)) is not None
         and theirs * YIELDS_AT < mine
-        and unit.tasks[0] in state.seated
+        and unit.tasks[0] in seated
         and (state.worth_ends or _can_rest(state, unit))
     ]
     for queue in taken_from:
-        units = [
-            unit
-            for unit in leavers.of(queue)
-            if unit.workload.name in worth and unit.tasks[0] in state.seated
+        below += [
+            _Yielding(theirs, unit.order, unit)
+            for unit in right.reached(queue, leavers.of(queue))
+            if (theirs := worth.get(unit.workload.name)) is not None and unit.tasks[0] in seated
         ]
-        below += units if right.covers_all(queue) else filter(right.reaches, units)
     if not below:
         return None
-    below.sort(key=lambda unit: (worth[unit.workload.name], unit.order))
+    below.sort()
     picked = _by_right(right, workload.queue, _by_harm(state, piece, below))
     return clear(state, piece, picked, right, moves_max, all_return=False)
+
+
+def _below(state: ClusterState, workload: Workload, leavers: Victims) -> dict[str, Bools]:
+    """The rows of `freed` of work that is worth much less than work of its queue, by pool.
+
+    Pools without any are left out.
+    """
+    mine = state.worth[workload.name]
+    found = {}
+    for pool in state.pools.placers:
+        own = leavers.freed(workload.queue, pool)
+        if len(own.nodes):
+            ends = yields(own.work.worth(state.worth), mine)
+            if own.priority != workload.priority:
+                ends &= own.priorities == workload.priority
+            if ends.any():
+                found[pool] = ends
+    return found
 
 
 def _can_rest(state: ClusterState, unit: VictimUnit) -> bool:
@@ -83,11 +113,15 @@ def _can_rest(state: ClusterState, unit: VictimUnit) -> bool:
 
 
 def _could_free(
-    state: ClusterState, piece: GangPart, leavers: Victims, taken_from: Iterable[str]
+    state: ClusterState,
+    piece: GangPart,
+    leavers: Victims,
+    taken_from: Iterable[str],
+    own: Mapping[str, Bools],
 ) -> bool:
     """Whether there would be GPUs for all tasks of the first shape if all ended that may yield.
 
-    It is a bound: rights to single units are left out.
+    It is a bound: rights to single units are left out. `own` has the rows of its own queue.
     """
     (shape, count), workload = piece.shapes[0], piece.workload
     if shape.gpu_memory_mib or not shape.gpus:  # its part of a GPU differs from node to node
@@ -97,11 +131,9 @@ def _could_free(
         free = state.pools.placers[pool].cluster.left_total.copy()
         for queue in taken_from:
             free += leavers.freed(queue, pool).in_all
-        own = leavers.freed(workload.queue, pool)
-        if len(own.nodes):
-            ends = yields(own.work.worth(state.worth), state.worth[workload.name])
-            ends &= own.priorities == workload.priority
-            np.add.at(free, own.nodes[ends], own.gpu_milli[ends])
+        if (ends := own.get(pool)) is not None:
+            freed = leavers.freed(workload.queue, pool)
+            np.add.at(free, freed.nodes[ends], freed.gpu_milli[ends])
         count -= int((free // wanted).sum())
         if count <= 0:
             return True
@@ -120,11 +152,11 @@ def _by_right(right: ReclaimCheck, queue: str, units: Iterable[VictimUnit]) -> I
 
 
 def _by_harm(
-    state: ClusterState, piece: GangPart, below: Sequence[VictimUnit]
+    state: ClusterState, piece: GangPart, below: Iterable[_Yielding]
 ) -> Iterator[VictimUnit]:
     """The units, node by node: first those of the node on which least worth would be lost."""
     shape = piece.tasks[0][1]
-    plans: dict[Node, list[_Yielding]] = {}
+    plans: dict[Node, list[_OnNode]] = {}
     for (pool, node), units in _on_nodes(state, piece, below).items():
         plan = _on_node(state.pools.placers[pool].cluster, shape, node, units)
         if plan is not None:
@@ -156,70 +188,61 @@ def _by_harm(
 
 
 def _on_nodes(
-    state: ClusterState, piece: GangPart, below: Sequence[VictimUnit]
-) -> dict[Node, list[_Yielding]]:
-    """The units on each node that has the GPUs for one task if all of them end."""
-    shape, seated, worth = piece.tasks[0][1], state.seated, state.worth
+    state: ClusterState, piece: GangPart, below: Iterable[_Yielding]
+) -> dict[Node, list[_OnNode]]:
+    """The units on each node, in their order."""
+    seated = state.seated
     open_to = set(state.pools.open_to(piece.workload))
-    frees: dict[Node, int] = {}
-    for unit in below:
-        for task in unit.tasks:
-            each = seated[task]
-            pool, (node, _, milli) = each.place
+    on: dict[Node, list[_OnNode]] = {}
+    for worth, _, unit in below:
+        tasks = unit.tasks
+        if len(tasks) == 1:  # the usual case, and quick
+            shape, (pool, (node, _, milli)), amounts = seated[tasks[0]]
             if pool in open_to:
-                frees[pool, node] = frees.get((pool, node), 0) + each.shape.gpus * milli
-    on: dict[Node, list[_Yielding]] = {}
-    for (pool, node), milli in frees.items():
-        cluster = state.pools.placers[pool].cluster
-        wanted = shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
-        if cluster.left_total.item(node) + milli >= wanted:
-            on[pool, node] = []
-    if not on:
-        return {}
-    for unit in below:
-        parts: dict[Node, list[PlacedTask]] = {}
-        gpu_milli = 0
-        for task in unit.tasks:
-            each = seated[task]
-            gpu_milli += each.amounts[GPU_MILLI]
-            at = each.place.pool, each.place.seat.node
-            if at in on:
-                parts.setdefault(at, []).append(each)
-        if parts:
-            harm = worth[unit.workload.name] * max(gpu_milli, 1)
-            for at, here in parts.items():
-                on[at].append(_Yielding(harm, unit, tuple(here)))
+                harm = worth * max(amounts[GPU_MILLI], 1)
+                frees = shape.gpus * milli, shape.cpu_milli, shape.memory_mib
+                on.setdefault((pool, node), []).append(_OnNode(harm, unit, *frees))
+            continue
+        all_ = [seated[task] for task in tasks]
+        harm = worth * max(sum([each.amounts[GPU_MILLI] for each in all_]), 1)
+        parts: dict[Node, tuple[int, int, int]] = {}
+        for shape, (pool, (node, _, milli)), _ in all_:
+            if pool in open_to:
+                gpu, cpu, memory = parts.get((pool, node), (0, 0, 0))
+                gpu += shape.gpus * milli
+                parts[pool, node] = gpu, cpu + shape.cpu_milli, memory + shape.memory_mib
+        for at, frees in parts.items():
+            on.setdefault(at, []).append(_OnNode(harm, unit, *frees))
     return on
 
 
-def _harm(plan: Sequence[_Yielding], picked: Container[tuple[Task, ...]]) -> float:
-    return sum(each.harm for each in plan if each.unit.tasks not in picked)
+def _harm(plan: Sequence[_OnNode], picked: Container[tuple[Task, ...]]) -> float:
+    if not picked:
+        return sum([each.harm for each in plan])
+    return sum([each.harm for each in plan if each.unit.tasks not in picked])
 
 
 def _on_node(
-    cluster: NodeArrays, shape: Shape, node: int, units: Sequence[_Yielding]
-) -> list[_Yielding] | None:
+    cluster: NodeArrays, shape: Shape, node: int, units: Sequence[_OnNode]
+) -> list[_OnNode] | None:
     """The units of least worth that free enough in sum for one task; None: all are too few."""
-    wanted = shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
-    gpu = int(cluster.left_total[node]) - wanted
-    cpu = int(cluster.free_cpu[node]) - shape.cpu_milli
-    memory = int(cluster.free_memory[node]) - shape.memory_mib
-    chosen: list[tuple[_Yielding, int, int, int]] = []
+    free = cluster.free_on(node)
+    gpu = free.left_total - shape.gpus * shape.milli_on(cluster.nodes[node].gpu_memory_mib)
+    cpu = free.cpu_milli - shape.cpu_milli
+    memory = free.memory_mib - shape.memory_mib
+    chosen: list[_OnNode] = []
     for each in units:
         if gpu >= 0 and cpu >= 0 and memory >= 0:
             break
-        more_gpu = more_cpu = more_memory = 0
-        for one in each.here:
-            more_gpu += one.shape.gpus * one.place.seat.gpu_milli
-            more_cpu += one.shape.cpu_milli
-            more_memory += one.shape.memory_mib
-        gpu, cpu, memory = gpu + more_gpu, cpu + more_cpu, memory + more_memory
-        chosen.append((each, more_gpu, more_cpu, more_memory))
+        gpu, cpu, memory = gpu + each.gpu_milli, cpu + each.cpu_milli, memory + each.memory_mib
+        chosen.append(each)
     if gpu < 0 or cpu < 0 or memory < 0:
         return None
-    for found in reversed(chosen[:]):
-        _, *frees_ = found
-        if gpu >= frees_[0] and cpu >= frees_[1] and memory >= frees_[2]:
-            gpu, cpu, memory = gpu - frees_[0], cpu - frees_[1], memory - frees_[2]
-            chosen.remove(found)
-    return [each for each, *_ in chosen]
+    needed: list[_OnNode] = []
+    for each in reversed(chosen):
+        if gpu >= each.gpu_milli and cpu >= each.cpu_milli and memory >= each.memory_mib:
+            gpu, cpu, memory = gpu - each.gpu_milli, cpu - each.cpu_milli, memory - each.memory_mib
+        else:
+            needed.append(each)
+    needed.reverse()
+    return needed

@@ -36,7 +36,7 @@ class Right(Protocol):
 
     @property
     def taken(self) -> Mapping[str, int]:
-        """The right that was used for each queue: beside the state, `holds` depends on it alone."""
+        """The right that was used for each queue; it holds if it holds for each of them."""
 
     def holds(self) -> bool:
         """Whether all that was taken is still right, now that the piece has its place."""
@@ -67,7 +67,8 @@ def clear(
         if start_piece(state, piece):
             places = tuple(state.seated[task].place for task, _ in piece.tasks)
             used = {} if right is None else dict(right.taken)
-            if in_vain.get(places) != used:
+            known = in_vain.get(places)
+            if known is None or not known.items() <= used.items():
                 is_final = state.all_could_return()
                 came_back = come_back(state, ended, moves_max)
                 if (came_back or not all_return) and (right is None or right.holds()):

@@ -65,8 +65,7 @@ class ReclaimCheck:
         """The queues from which units were taken, each with the weakest right that was used."""
 
     def _side(self, other: str) -> tuple[int, str, str]:
-        level = self._standing.fork(self._queue, other)
-        return level, self._standing.paths[self._queue][level], self._standing.paths[other][level]
+        return self._standing.parting(self._queue, other)
 
     def _by(self, other: str) -> EvictionRight | None:
         """The strongest right to units of a queue; None: there is none."""
@@ -199,33 +198,37 @@ class ReclaimCheck:
         level = self._side(other)[0]
         return not all(self._may_ask(level, by) for by in EvictionRight)
 
-    def covers_all(self, other: str) -> bool:
-        """Whether the right to a queue covers each of its units, before any has ended."""
-        return self._by(other) is EvictionRight.QUOTA
-
     def reaches(self, unit: VictimUnit) -> bool:
-        """Whether the right to take from a queue covers a unit of it.
+        """Whether the right to take from a queue covers a unit of it."""
+        return bool(self.reached(unit.workload.queue, (unit,)))
+
+    def reached(self, other: str, units: Sequence[VictimUnit]) -> Sequence[VictimUnit]:
+        """The units of a queue that the right to take from it covers.
 
         By fair share it covers units with some of the resource that the queue has too much of: a
         queue with too many GPUs does not lose CPU-only tasks for that. By credit it covers units
         with GPUs.
         """
-        other = unit.workload.queue
         by = self._by(other)
         if by is EvictionRight.QUOTA:
-            return True
+            return units
         standing, seated = self._standing, self._state.seated
-        _, _, theirs = self._side(other)
-        here = [seated[task].amounts for task in unit.tasks if task in seated]
-        if by is EvictionRight.CREDIT:
-            return any(amounts[GPU_MILLI] for amounts in here)
-        gpu_milli = sum(amounts[GPU_MILLI] for amounts in here)
-        if standing.credit.get(theirs, 0.0) > 0 and standing.is_too_much(theirs, gpu_milli):
-            return False
-        asked = self._above_fair_share(theirs)
-        return any(amounts[at] for amounts in here for at in asked)
+        theirs = self._side(other)[2]
+        is_credit = by is EvictionRight.CREDIT
+        asked = (GPU_MILLI,) if is_credit else self._above_fair_share(theirs)
+        keeps_large = not is_credit and standing.credit.get(theirs, 0.0) > 0
+        found = []
+        for unit in units:
+            here = [seated[task].amounts for task in unit.tasks if task in seated]
+            if keeps_large:
+                gpu_milli = sum([amounts[GPU_MILLI] for amounts in here])
+                if standing.is_too_much(theirs, gpu_milli):
+                    continue
+            if any(amounts[at] for amounts in here for at in asked):
+                found.append(unit)
+        return found
 
-    def _above_fair_share(self, theirs: str) -> list[int]:
+    def _above_fair_share(self, theirs: str) -> Sequence[int]:
         """The resources of which a queue has more than its fair share, turns on credit aside."""
         found = self._asked.get(theirs)
         if found is None:

@@ -12,7 +12,7 @@ import numpy as np
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.place.arrays import Ints
-from moiety.policy.queue.worth_table import WorkNames
+from moiety.policy.preempt.freed_room import FreedRoom, Row
 from moiety.policy.state.cluster_state import ClusterState
 
 OPPORTUNISTS: Final = "\0"
@@ -46,18 +46,6 @@ class VictimUnit(NamedTuple):
         return -self.order[2]
 
 
-class FreedRoom(NamedTuple):
-    """What the units of a queue would free on nodes of a pool, a row for each of their tasks."""
-
-    work: WorkNames
-    """The workload of each row."""
-    priorities: Ints
-    nodes: Ints
-    gpu_milli: Ints
-    in_all: Ints
-    """Thousandths of GPUs on each node if all of them ended."""
-
-
 class Victims:
     """All units that may be ended, by queue, in the order in which they yield.
 
@@ -89,8 +77,8 @@ class Victims:
         """What `node_needs` has found of the units."""
         self.renewed: set[str] = set()
         """The workloads whose units were renewed since it did."""
-        self._freed: dict[tuple[str, str], tuple[Sequence[VictimUnit], FreedRoom]] = {}
-        """By queue and pool, with the units from which it was found."""
+        self._freed: dict[str, dict[str, FreedRoom]] = {}
+        """By queue and pool."""
 
     @classmethod
     def current(cls, state: ClusterState, min_run_s: float) -> Victims:
@@ -133,25 +121,33 @@ class Victims:
     def freed(self, queue: str, pool: str) -> FreedRoom:
         """What the units of a queue would free in a pool."""
         units = self.of(queue)
-        kept = self._freed.get((queue, pool))
-        if kept is not None and kept[0] is units:
-            return kept[1]
-        names: list[str] = []
-        rows: list[tuple[int, int, int]] = []
-        seated = self._state.seated
-        for unit in units:
-            for task in unit.tasks:
-                each = seated.get(task)
-                if each is not None and each.place.pool == pool:
-                    node, _, milli = each.place.seat
-                    names.append(unit.workload.name)
-                    rows.append((unit.workload.priority, node, each.shape.gpus * milli))
-        priorities, nodes, gpu_milli = np.array(rows, np.int64).reshape(-1, 3).T
-        in_all = np.zeros(len(self._state.pools.placers[pool].cluster), np.int64)
-        np.add.at(in_all, nodes, gpu_milli)
-        found = FreedRoom(WorkNames(names), priorities, nodes, gpu_milli, in_all)
-        self._freed[queue, pool] = units, found
+        rooms = self._freed.setdefault(queue, {})
+        found = rooms.get(pool)
+        if found is None:
+            rows: dict[str, list[Row]] = {}
+            for unit in units:
+                rows.setdefault(unit.workload.name, []).extend(self._rows(unit, pool))
+            nodes = len(self._state.pools.placers[pool].cluster)
+            found = rooms[pool] = FreedRoom(nodes, rows)
+        for name in found.stale:
+            own = self._found.get(name, ()) if self._queues.get(name) == queue else ()
+            found.renew(name, [row for unit in own for row in self._rows(unit, pool)])
+        found.stale.clear()
         return found
+
+    def _rooms(self, queue: str | None) -> Iterable[FreedRoom]:
+        return () if queue is None else self._freed.get(queue, {}).values()
+
+    def _rows(self, unit: VictimUnit, pool: str) -> list[Row]:
+        """What the tasks of a unit have in a pool."""
+        seated, priority = self._state.seated, unit.workload.priority
+        rows = []
+        for task in unit.tasks:
+            each = seated.get(task)
+            if each is not None and each.place.pool == pool:
+                node, _, milli = each.place.seat
+                rows.append((priority, node, each.shape.gpus * milli))
+        return rows
 
     def _enter(self, name: str, queue: str) -> None:
         self._names.setdefault(queue, set()).add(name)
@@ -219,6 +215,8 @@ class Victims:
                 self._young.discard(name)
             if now is not None:
                 self._enter(name, now)
+            for room in (*self._rooms(before), *self._rooms(now)):
+                room.stale.add(name)
             has = self._of(name) if now in self._units else None
             if now == before and had == has:
                 continue

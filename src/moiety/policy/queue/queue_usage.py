@@ -73,7 +73,7 @@ class QueueUsage:
         """The capacity of the whole cluster at the last `share_out`."""
         self.credit: Mapping[str, float] = {}
         """GPU-seconds that each queue had less than its part of late; below 0: debt."""
-        self._forks: dict[tuple[str, str], int] = {}
+        self._partings: dict[tuple[str, str], tuple[int, str, str]] = {}
         self.version = 0
         """A number that grows with each change."""
         self.shares_version = 0
@@ -357,17 +357,20 @@ class QueueUsage:
 
     def sides(self, one: str, other: str) -> tuple[str, str]:
         """The two queues in which the paths to two different queues part."""
-        level = self.fork(one, other)
-        return self.paths[one][level], self.paths[other][level]
+        return self.parting(one, other)[1:]
 
     def fork(self, one: str, other: str) -> int:
         """The level on which the paths to two queues part; only for two different queues."""
-        level = self._forks.get((one, other))
-        if level is None:
-            pairs = zip(self.paths[one], self.paths[other], strict=False)
-            level = sum(1 for mine, theirs in pairs if mine == theirs)
-            self._forks[one, other] = level
-        return level
+        return self.parting(one, other)[0]
+
+    def parting(self, one: str, other: str) -> tuple[int, str, str]:
+        """The level on which the paths to two different queues part, and their queues there."""
+        found = self._partings.get((one, other))
+        if found is None:
+            mine, theirs = self.paths[one], self.paths[other]
+            level = sum(1 for each, its in zip(mine, theirs, strict=False) if each == its)
+            found = self._partings[one, other] = level, mine[level], theirs[level]
+        return found
 
 
 def _most(quotas: Sequence[Amounts]) -> tuple[int | None, ...]:
