@@ -1,4 +1,4 @@
-"""Taking in all that programs have said by now, before somebody is told what they have.
+"""Taking in all that programs have said by now, before a command hears what they have.
 
 Messages of programs come by the native thread, and it tells the agent a few milliseconds late
 (fast_handoff.py). A command that a program's own words were sent before must not overtake them.
