@@ -64,8 +64,8 @@ BROKEN = {
     ),
     "queue_margin": (
         "gate/queue_margin",
-        "? 2 * margin->whole_for_ns",
-        "? margin->whole_for_ns",
+        "margin->late -= margin->late > 0;",
+        ";",
     ),
     "states": ("mem/chunk", "[CHUNK_DECOMMITTED] = true},", "},"),
 }

@@ -50,13 +50,22 @@ void queue_depth_be_impatient(void)
 static uint64_t bound_now(void) { return __atomic_load_n(&queue_depth_bound_ns, __ATOMIC_RELAXED); }
 
 /* What of a bound holds for one thread's queue: of a tight one, a part may be enough. */
-static uint64_t bound_of(const struct queue_markers *markers, uint64_t bound_ns, uint64_t now)
+static uint64_t bound_of(const struct queue_markers *markers, uint64_t bound_ns)
 {
-    return bound_ns < WIDE_NS ? queue_margin_bound(&markers->margin, bound_ns, now) : bound_ns;
+    return bound_ns < WIDE_NS ? queue_margin_bound(&markers->margin, bound_ns) : bound_ns;
 }
 
 /* The calling thread's gated calls so far, and its waits for the GPU. */
 static uint64_t passes_now(void) { return gate_slot ? gate_slot->passes : 0; }
+
+/* Which lease this is: another one, and what closes it, keeps threads from submitting. */
+static uint32_t lease_now(void) { return __atomic_load_n(gate.word, __ATOMIC_RELAXED); }
+
+/* Whether the thread has done nothing but submit since its last batch was marked. */
+static bool only_submitted(const struct queue_markers *markers)
+{
+    return markers->passes == passes_now() && markers->lease == lease_now();
+}
 
 /* ---- waiting, outside the gate ---- */
 
@@ -142,7 +151,7 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
             continue;
         }
         uint64_t now = now_ns();
-        uint64_t bound = bound_of(markers, bound_now(), now);
+        uint64_t bound = bound_of(markers, bound_now());
         uint64_t missing = until_room_ns(markers, next_ns, bound, now);
         markers->busy_ns = now;
         if (!bound || !missing) {
@@ -160,8 +169,11 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
     }
     if (began) {
         gate_unblock(slot);
-    } else if (!markers->count && markers->passes == passes_now()) {
-        queue_margin_ran_dry(&markers->margin, now_ns());
+    }
+    if (began || markers->count) {
+        queue_margin_learn(&markers->margin, false);
+    } else if (only_submitted(markers)) {
+        queue_margin_learn(&markers->margin, true);
     }
     DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
 }
@@ -299,7 +311,7 @@ static bool turn(CUstream stream, const void *key)
         here->left--;
         return false;
     }
-    bound = bound_of(markers, bound, bound < WIDE_NS ? now_ns() : 0);
+    bound = bound_of(markers, bound);
     if (markers->bound_ns != bound) {
         fit_batch(markers, bound);
     }
@@ -348,6 +360,7 @@ static void record(struct queue_markers *markers, CUstream stream)
     }
     markers->sum_ns += mark->expected_ns;
     markers->passes = passes_now();
+    markers->lease = lease_now();
     markers->count++;
 }
 

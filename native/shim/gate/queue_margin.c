@@ -1,27 +1,26 @@
 #include "shim/gate/queue_margin.h"
 
-#define MS 1000000ull
-/* The part of a tight bound for a thread that is never late. */
+/* The part of a tight bound for a thread that is in time. */
 #define PART_OF 5
 #define PART 2
-/* How long the whole holds after the GPU has run dry: twice as long each time that it runs dry soon
- * after. */
-#define SHORTEST_NS (10 * MS)
-#define LONGEST_NS (1000 * MS)
-#define SOON 8
+/* One late batch of so many is no reason for the whole bound: on a busy machine every program is
+ * late now and then. */
+#define LATE 16u
+#define TOO_LATE (4 * LATE)
+#define MOST (8 * LATE)
 
-uint64_t queue_margin_bound(const struct queue_margin *margin, uint64_t bound_ns, uint64_t now_ns)
+uint64_t queue_margin_bound(const struct queue_margin *margin, uint64_t bound_ns)
 {
-    return now_ns < margin->whole_until_ns ? bound_ns : bound_ns * PART / PART_OF;
+    return margin->is_whole ? bound_ns : bound_ns * PART / PART_OF;
 }
 
-void queue_margin_ran_dry(struct queue_margin *margin, uint64_t now_ns)
+void queue_margin_learn(struct queue_margin *margin, bool is_late)
 {
-    if (now_ns >= margin->whole_until_ns) {
-        uint64_t again_ns = now_ns - margin->whole_until_ns;
-        uint64_t for_ns = again_ns < SOON * margin->whole_for_ns ? 2 * margin->whole_for_ns : 0;
-        for_ns = for_ns < SHORTEST_NS ? SHORTEST_NS : for_ns;
-        margin->whole_for_ns = for_ns < LONGEST_NS ? for_ns : LONGEST_NS;
+    if (!is_late) {
+        margin->late -= margin->late > 0;
+        margin->is_whole &= margin->late > 0;
+        return;
     }
-    margin->whole_until_ns = now_ns + margin->whole_for_ns;
+    margin->late = margin->late + LATE < MOST ? margin->late + LATE : MOST;
+    margin->is_whole |= margin->late >= TOO_LATE;
 }

@@ -69,6 +69,7 @@ struct queue_markers {
     uint32_t given_up;   /* waits in a row that did not end */
     struct queue_margin margin;
     uint64_t passes; /* the thread's gated calls when the last batch was marked */
+    uint32_t lease;  /* the lease word then */
 };
 
 /* The calling thread's markers for a stream (NULL, legacy and per-thread: of the current context),

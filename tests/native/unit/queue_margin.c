@@ -1,61 +1,58 @@
-/* A thread gets the whole of a tight bound only while it is late. */
+/* A thread has the whole of a tight bound only while it is often late. */
 #include "shim/gate/queue_margin.h"
 
 #include "check.h"
 
-#define US 1000ull
-#define MS (1000 * US)
-#define TIGHT (100 * US)
-#define START (5000 * MS)
+#define TIGHT 100000ull
+#define PART 40000ull
 
-static void test_a_thread_that_is_never_late_gets_a_part(void)
+/* So many batches, of which every `nth` is late; the bound after the last one. */
+static uint64_t after(struct queue_margin *margin, unsigned batches, unsigned nth)
 {
-    struct queue_margin margin = {0};
-    CHECK(queue_margin_bound(&margin, TIGHT, START) == 40 * US);
-    CHECK(queue_margin_bound(&margin, 0, START) == 0);
-}
-
-static void test_one_that_was_late_gets_the_whole_for_a_while(void)
-{
-    struct queue_margin margin = {0};
-    queue_margin_ran_dry(&margin, START);
-    CHECK(queue_margin_bound(&margin, TIGHT, START) == TIGHT);
-    CHECK(queue_margin_bound(&margin, TIGHT, START + 10 * MS - 1) == TIGHT);
-    CHECK(queue_margin_bound(&margin, TIGHT, START + 10 * MS) == 40 * US);
-    queue_margin_ran_dry(&margin, START);
-    queue_margin_ran_dry(&margin, START + 9 * MS); /* late with the whole, too: it goes on */
-    CHECK(queue_margin_bound(&margin, TIGHT, START + 19 * MS - 1) == TIGHT);
-    CHECK(queue_margin_bound(&margin, TIGHT, START + 19 * MS) == 40 * US);
-}
-
-/* How long the whole holds from `now` on. */
-static uint64_t whole_ns(const struct queue_margin *margin, uint64_t now)
-{
-    uint64_t at = now;
-    while (queue_margin_bound(margin, TIGHT, at) == TIGHT) {
-        at += MS;
+    for (unsigned i = 1; i <= batches; i++) {
+        queue_margin_learn(margin, nth && i % nth == 0);
     }
-    return at - now;
+    return queue_margin_bound(margin, TIGHT);
 }
 
-static void test_one_that_is_late_again_gets_it_for_longer_each_time(void)
+static void test_a_thread_that_is_in_time_has_a_part(void)
 {
     struct queue_margin margin = {0};
-    uint64_t now = START;
-    for (uint64_t expected = 10 * MS; expected < 3000 * MS; expected *= 2) {
-        queue_margin_ran_dry(&margin, now);
-        uint64_t holds = whole_ns(&margin, now);
-        CHECK(holds == (expected < 1000 * MS ? expected : 1000 * MS));
-        now += holds + MS;
-    }
-    queue_margin_ran_dry(&margin, now + 8000 * MS); /* after long without: as at first */
-    CHECK(whole_ns(&margin, now + 8000 * MS) == 10 * MS);
+    CHECK(queue_margin_bound(&margin, TIGHT) == PART);
+    CHECK(queue_margin_bound(&margin, 0) == 0);
+    CHECK(after(&margin, 100000, 0) == PART);
+}
+
+static void test_one_that_is_late_now_and_then_has_a_part(void)
+{
+    struct queue_margin margin = {0};
+    CHECK(after(&margin, 100000, 20) == PART);
+    margin = (struct queue_margin){0};
+    CHECK(after(&margin, 3, 1) == PART); /* a few times in a row */
+}
+
+static void test_one_that_is_often_late_has_the_whole(void)
+{
+    struct queue_margin margin = {0};
+    CHECK(after(&margin, 1000, 10) == TIGHT);
+    CHECK(after(&margin, 100000, 10) == TIGHT);
+    margin = (struct queue_margin){0};
+    CHECK(after(&margin, 4, 1) == TIGHT);
+}
+
+static void test_it_has_a_part_again_once_it_was_in_time_for_a_while(void)
+{
+    struct queue_margin margin = {0};
+    CHECK(after(&margin, 1000000, 1) == TIGHT);
+    CHECK(after(&margin, 127, 0) == TIGHT);
+    CHECK(after(&margin, 1, 0) == PART);
 }
 
 int main(void)
 {
-    test_a_thread_that_is_never_late_gets_a_part();
-    test_one_that_was_late_gets_the_whole_for_a_while();
-    test_one_that_is_late_again_gets_it_for_longer_each_time();
+    test_a_thread_that_is_in_time_has_a_part();
+    test_one_that_is_late_now_and_then_has_a_part();
+    test_one_that_is_often_late_has_the_whole();
+    test_it_has_a_part_again_once_it_was_in_time_for_a_while();
     return check_end();
 }
