@@ -12,7 +12,7 @@
 
 #define STREAMS 4
 #define GRAPH_KERNELS 10
-#define LATE_AFTER 20
+#define LATE_AFTER 8
 
 static CUcontext context;
 static CUfunction tick;
