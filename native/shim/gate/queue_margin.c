@@ -3,8 +3,8 @@
 /* The part of a tight bound for a thread that is in time. */
 #define PART_OF 5
 #define PART 2
-/* One late batch of so many is no reason for the whole bound: on a busy machine every program is
- * late now and then. */
+/* One late batch in LATE is no reason for the whole bound: on a busy machine every program is late
+ * now and then. */
 #define LATE 16u
 #define TOO_LATE (4 * LATE)
 #define MOST (8 * LATE)

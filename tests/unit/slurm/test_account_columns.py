@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moiety.pool.model.states import WorkState
+from moiety.slurm import times
 from moiety.slurm.labels import JobLabels
-from moiety.slurm.show import times
 from moiety.slurm.show.account_columns import NAMES
 from moiety.slurm.show.account_lines import AccountLine
 from moiety.slurm.show.columns import lines, percent_cells

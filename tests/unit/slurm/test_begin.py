@@ -22,6 +22,7 @@ def at(*parts: int) -> float:
         ("now", 0.0),
         ("now+1hour", NOW + 3600),
         ("now+90", NOW + 90),
+        ("now-1", NOW - 1),
         ("now + 2 days", NOW + 2 * 86400),
         ("now+3minutes", NOW + 180),
         ("16:00", at(2026, 11, 25, 16)),
@@ -42,7 +43,7 @@ def test_times(text: str, expected: float) -> None:
     assert begin_s(text, NOW) == expected
 
 
-@pytest.mark.parametrize("text", ["", "foo", "25:00", "2030-13-01", "now+1fortnight", "now-1"])
+@pytest.mark.parametrize("text", ["", "foo", "25:00", "2030-13-01", "now+1fortnight"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(JobRefused, match="Invalid --begin specification"):
         begin_s(text, NOW)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from moiety.slurm.show import times
+from moiety.slurm import times
 
 NOW_S = time.mktime((2026, 11, 25, 12, 0, 0, 0, 0, -1))
 DAY_S = time.mktime((2026, 11, 25, 0, 0, 0, 0, 0, -1))

@@ -6,7 +6,7 @@ import pwd
 from collections.abc import Callable
 from typing import Any, Final
 
-from moiety.slurm.show import times
+from moiety.slurm import times
 from moiety.slurm.show.account_lines import BATCH, AccountLine, derived_exit
 from moiety.slurm.show.columns import Column
 from moiety.slurm.show.jobs import SlurmJob

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moiety.slurm.show import times
+from moiety.slurm import times
 from moiety.slurm.show.account_columns import tres
 from moiety.slurm.show.account_lines import AccountLine
 from moiety.slurm.show.jobs import NULL, SlurmJob

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from moiety.slurm import times
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.programs import VERSION
-from moiety.slurm.show import selection, times
+from moiety.slurm.show import selection
 from moiety.slurm.show.jobs import PARTITION, SlurmJob
 from moiety.slurm.show.selection import Wanted
 from moiety.slurm.show.states import JobState

@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Callable
 from typing import Final
 
-from moiety.slurm.show import times
+from moiety.slurm import times
 from moiety.slurm.show.columns import Column
 from moiety.slurm.show.jobs import NULL, SlurmJob
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from moiety.slurm import times
 from moiety.slurm.pool import SlurmPool
-from moiety.slurm.show import columns, options, selection, states, times
+from moiety.slurm.show import columns, options, selection, states
 from moiety.slurm.show.account_columns import BRIEF, LONG, NAMES, USUAL, as_json
 from moiety.slurm.show.account_lines import AccountLine, steps_of
 from moiety.slurm.show.columns import Cell

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Final, NoReturn
 
+from moiety.slurm import times
 from moiety.slurm.labels import PREFIX
-from moiety.slurm.show import options, times
+from moiety.slurm.show import options
 from moiety.slurm.show.options import UsageError
 
 LABELS: Final = {

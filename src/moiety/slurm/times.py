@@ -11,6 +11,7 @@ UNITS_S: Final = {
 }  # fmt: skip
 WORDS: Final = {"midnight": (0, 0), "noon": (12, 0), "fika": (15, 0), "teatime": (16, 0)}
 FULL: Final = re.compile(r"(\d{4})-(\d\d?)(?:-(\d\d?))?(?:t(\d\d?)(?::(\d\d?)(?::(\d\d?))?)?)?")
+DAY: Final = re.compile(r"(\d{4})-(\d\d?)-(\d\d?)")
 SHORT: Final = re.compile(r"(\d\d?)[/.](\d\d?)(?:[/.](\d{4}|\d\d))?(?:-(.+))?")
 PLAIN: Final = re.compile(r"(\d\d)(\d\d)(\d\d)?")
 CLOCK: Final = re.compile(r"(\d\d?):(\d\d)(?::(\d\d))?\s*(am|pm)?")
@@ -68,8 +69,11 @@ def limit(text: str) -> float | None:
     return float(((days * 24 + parts[0]) * 60 + parts[1]) * 60 + parts[2])
 
 
-def moment(text: str, now_s: float) -> float:
-    """The time that `-S` and `-E` name; a time of day is today's. Raises ValueError."""
+def moment(text: str, now_s: float, *, is_later: bool = False) -> float:
+    """The time that `-S`, `-E` and `--begin` name, in seconds since the epoch.
+
+    A time of day is today's; with `is_later` tomorrow's, if it has passed. Raises ValueError.
+    """
     words = text.strip().lower()
     if match := re.fullmatch(r"now(?:\s*([+-])\s*(\d{1,9})\s*([a-z]*))?", words):
         return now_s + _offset(text, match)
@@ -79,15 +83,18 @@ def moment(text: str, now_s: float) -> float:
         return _at(text, (year, month, day or 1), (hour, minute, second))
     if words.isdecimal() and len(words) > 8:
         return float(words[:12])
-    date, clock = (now.tm_year, now.tm_mon, now.tm_mday), (0, 0, 0)
+    today, clock = (now.tm_year, now.tm_mon, now.tm_mday), (0, 0, 0)
+    date: tuple[int, int, int] | None = None
     for part in re.split(r"[t\s]+(?=\d)|\s+(?!am|pm)", words):
         if part in ("today", "tomorrow", "yesterday"):
             days = {"today": 0, "tomorrow": 1, "yesterday": -1}[part]
-            date = (now.tm_year, now.tm_mon, now.tm_mday + days)
+            date = (*today[:2], today[2] + days)
         elif part in WORDS:
             clock = (*WORDS[part], 0)
         elif match := CLOCK.fullmatch(part):
             clock = _clock(match)
+        elif match := DAY.fullmatch(part):
+            date = (int(match[1]), int(match[2]), int(match[3]))
         elif match := SHORT.fullmatch(part):
             date = _date(now.tm_year, match[1], match[2], match[3])
             if match[4]:
@@ -99,7 +106,10 @@ def moment(text: str, now_s: float) -> float:
             date = _date(now.tm_year, match[1], match[2], match[3])
         else:
             raise ValueError(text)
-    return _at(text, date, clock)
+    at_s = _at(text, date or today, clock)
+    if is_later and date is None and at_s <= now_s:
+        at_s = _at(text, (*today[:2], today[2] + 1), clock)
+    return at_s
 
 
 def _offset(text: str, match: re.Match[str]) -> int:
