@@ -25,6 +25,12 @@ NOT_HERE: Final = frozenset(
 OF_THE_SITE: Final = {"SLURM_CLUSTER_NAME"}
 COMPARED: Final = re.compile(r"SLURM_|SLURMD_NODENAME$|CUDA_VISIBLE|TMPDIR$|ENVIRONMENT$|KEPT|A$")
 
+WAITED: Final = re.compile(
+    r"^srun: (Job \S+ step creation (temporarily|still) disabled, retrying|Step created for ).*\n",
+    re.MULTILINE,
+)
+"""What real srun says where the step before has not quite ended."""
+
 
 class Side:
     """One of the two, with a folder for its jobs."""
@@ -70,7 +76,8 @@ class Side:
         for path in sorted(self.folder.rglob("*")):
             if path.is_file() and path.name != "job.sh" and not path.name.startswith("env."):
                 name = str(path.relative_to(self.folder)).replace(f"{int(number):05}", "JOB")
-                found[re.sub(rf"(?<!\d){number}(?!\d)", "JOB", name)] = path.read_text()
+                text = WAITED.sub("", path.read_text())
+                found[re.sub(rf"(?<!\d){number}(?!\d)", "JOB", name)] = text
         return found
 
 
