@@ -43,11 +43,17 @@ def user() -> Iterator[User]:
     os.close(found.ours)
 
 
+def take() -> None:
+    """Take the terminal, with interrupts as a shell leaves them, however this test was started."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    terminal.take()
+
+
 def started(step: StepTerminal, *words: str) -> subprocess.Popen[bytes]:
     fd = step.process_fd
     process = subprocess.Popen(
         words, stdin=fd, stdout=fd, stderr=fd, start_new_session=True,
-        preexec_fn=terminal.take,  # noqa: PLW1509
+        preexec_fn=take,  # noqa: PLW1509
     )  # fmt: skip
     step.attach()
     return process
