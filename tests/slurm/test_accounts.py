@@ -66,9 +66,13 @@ def lines(side: Side, number: str, *options: str, columns: str = COLUMNS) -> lis
 
 
 def is_over(side: Side, number: str) -> bool:
-    """Whether the accounts have the end of a job and of all its steps."""
-    found = lines(side, number, columns="JobID,State,End")
-    return bool(found) and not any("RUNNING" in line or "Unknown" in line for line in found)
+    """Whether the accounts have the end of a job and of all its steps.
+
+    Real Slurm's call a job `allocation` until they are told its name, which may be after its steps.
+    """
+    found = lines(side, number, columns="JobID,State,End,JobName")
+    lacking = ("RUNNING", "Unknown", "|allocation")
+    return bool(found) and not any(word in line for line in found for word in lacking)
 
 
 def is_running(side: Side, number: str) -> bool:
