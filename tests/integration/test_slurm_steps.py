@@ -123,3 +123,36 @@ def test_srun_and_salloc_alone_have_steps_but_no_script(jobs: Jobs) -> None:
     jobs.said("salloc", "-Q", "sh", "-c", "srun true; srun true")
     jobs.pool.ended(2)
     assert jobs.steps(2, "JobID") == ["2", "2.0", "2.1"]
+
+
+def test_one_step_is_ended_and_its_job_goes_on(jobs: Jobs) -> None:
+    number = jobs.submit(
+        "srun -n1 sh -c 'echo up >first; exec sleep 600'; echo $? >code\n"
+        "srun -n1 sh -c 'until [ -e go ]; do sleep 0.02; done'\n"
+    )
+    jobs.until_there("first")
+    listed = ("squeue", "-s", "-h", "-o", "%i", "-j", str(number))
+    until(lambda: f"{number}.0" in jobs.said(*listed).split(), "the step is told")
+    jobs.said("scancel", f"{number}.0")
+    assert jobs.until_there("code") == "137"
+    until(lambda: jobs.said(*listed).split() == [f"{number}.1", f"{number}.batch"], "the next runs")
+    (jobs.folder / "go").touch()
+    assert jobs.pool.ended(number).state is WorkState.DONE
+    assert [line.split("|")[2:4] for line in jobs.steps(number)[2:]] == [
+        ["CANCELLED", "0:9"], ["COMPLETED", "0:0"],
+    ]  # fmt: skip
+
+
+def test_a_step_whose_srun_is_gone_cannot_be_ended_alone(jobs: Jobs) -> None:
+    number = jobs.submit("srun -n1 sleep 600 & echo $! >srun; until [ -e go ]; do sleep 0.02; done")
+    pid = int(jobs.until_there("srun"))
+    until(lambda: any(".0|" in line for line in jobs.steps(number)), "the step is told")
+    os.kill(pid, signal.SIGKILL)
+    done = subprocess.run(
+        ["scancel", f"{number}.0"], env=jobs.env, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (
+        1, f"scancel: error: Kill job error on job step id {number}.0: Invalid job id specified\n",
+    )  # fmt: skip
+    (jobs.folder / "go").touch()
+    jobs.pool.ended(number)

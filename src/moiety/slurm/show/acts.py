@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from moiety.agent.system import processes
 from moiety.model.errors import MoietyError
 from moiety.pool.connection import of
+from moiety.slurm import step_requests
 from moiety.slurm.pool import SlurmPool
-from moiety.slurm.show import selection
+from moiety.slurm.show import selection, steps
 from moiety.slurm.show.jobids import JobId
 from moiety.slurm.show.jobs import SlurmJob
 from moiety.slurm.show.selection import Wanted
@@ -22,7 +21,6 @@ from moiety.slurm.show.states import JobState
 
 INVALID: Final = "Invalid job id specified"
 OVER: Final = "Job/step already completing or completed"
-STEP_BYTES_MAX: Final = 65536
 
 
 class NoJobError(Exception):
@@ -58,14 +56,31 @@ def send(pool: SlurmPool, job: SlurmJob, number: int, *, to: str) -> int:
         raise NoJobError("Job is pending execution" if job.waits else OVER)
     main = pool.get(of(job.target, "process"))
     identity = (int(main["pid"]), int(main["start_ticks"]))
-    steps = list(_steps(pool, job))
-    if to == "batch":
-        wanted: Iterable[tuple[int, int]] = [identity]
-    elif to == "all":
-        wanted = [identity, *_session(identity[0]), *steps]
-    else:
-        wanted = steps
+    runners = [_identity(step) for step in steps.records_of(pool, job)]
+    if to == "steps":
+        asked = step_requests.INSTEAD_OF.get(number, number)
+        return sum(_signal(pid, ticks, asked) for pid, ticks in runners)
+    wanted = [identity] if to == "batch" else [identity, *_session(identity[0]), *runners]
     return sum(_signal(pid, ticks, number) for pid, ticks in dict.fromkeys(wanted))
+
+
+def send_to_step(pool: SlurmPool, job: SlurmJob, step: str, number: int | None) -> None:
+    """Send a signal to one step, or end it (None); raises NoJobError if it does not run."""
+    if job.waits or job.is_over:
+        raise NoJobError(INVALID)
+    pool.get(of(job.target, "process"))  # which only its user may
+    asked = step_requests.CANCEL
+    if number is not None:
+        asked = step_requests.INSTEAD_OF.get(number, number)
+    for record in steps.records_of(pool, job):
+        if str(record["number"]) == step and _signal(*_identity(record), asked):
+            return
+    raise NoJobError(INVALID)
+
+
+def _identity(record: Mapping[str, Any]) -> tuple[int, int]:
+    """The process of the srun that runs a step."""
+    return int(record["pid"]), int(record["start_ticks"])
 
 
 def _signal(pid: int, start_ticks: int, number: int) -> bool:
@@ -82,21 +97,6 @@ def _signal(pid: int, start_ticks: int, number: int) -> bool:
     finally:
         os.close(fd)
     return True
-
-
-def _steps(pool: SlurmPool, job: SlurmJob) -> Iterator[tuple[int, int]]:
-    """The processes of srun in this job, which pass signals on."""
-    for folder in (pool.paths.agent.path, pool.paths.socket.parent):
-        for path in sorted((folder / "spool" / str(job.number) / "steps").glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                step = json.loads(_read(path))
-                if step.get("ended_s") is None:
-                    yield int(step["pid"]), int(step["start_ticks"])
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(STEP_BYTES_MAX)
 
 
 def _session(session: int) -> Iterator[tuple[int, int]]:

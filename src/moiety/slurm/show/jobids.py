@@ -88,10 +88,15 @@ def compress(indices: Iterable[int]) -> str:
         step = numbers[1] - numbers[0]
         if step > 1 and all(b - a == step for a, b in pairwise(numbers)):
             return f"{numbers[0]}-{numbers[-1]}:{step}"
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1] = (ranges[-1][0], number)
+    return ranges(numbers)
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as Slurm writes those of tasks: `0-2,5`."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
         else:
-            ranges.append((number, number))
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+            found.append((number, number))
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)

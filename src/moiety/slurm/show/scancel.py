@@ -6,7 +6,7 @@ import signal
 import sys
 from typing import Final
 
-from moiety.model.errors import MoietyError
+from moiety.model.errors import MoietyError, NotAllowed
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.show import acts, jobids, options, selection, states
 from moiety.slurm.show.acts import NoJobError
@@ -111,6 +111,8 @@ def _act(pool: SlurmPool, given: Given, shown: str, target: JobId, number: int |
     As with Slurm, a job that is not there is no failure unless it is asked for with -v.
     """
     say = _say if given.has("verbose") else _nothing
+    if target.step.isdecimal():
+        return _act_on_step(pool, given, target, number)
     if number in (None, signal.SIGKILL) and not given.has("batch", "full") and not target.step:
         say(f"Terminating job {shown}")
     else:
@@ -129,6 +131,23 @@ def _act(pool: SlurmPool, given: Given, shown: str, target: JobId, number: int |
         if not given.has("quiet"):
             _say(f"error: Kill job error on job id {shown}: {acts.words_of(error)}")
         return type(error).__name__ == "NotAllowed"
+    return False
+
+
+def _act_on_step(pool: SlurmPool, given: Given, target: JobId, number: int | None) -> bool:
+    """The same to one step. One that does not run is a failure, as with Slurm."""
+    if given.has("verbose"):
+        _say(
+            f"Terminating step {target}" if number is None else f"Signal {number} to step {target}"
+        )
+    try:
+        for job in acts.jobs_of(pool, target):
+            acts.send_to_step(pool, job, target.step, number)
+    except (NoJobError, PermissionError, NotAllowed) as error:
+        why = str(error) if isinstance(error, NoJobError) else "Access/permission denied"
+        if not given.has("quiet"):
+            _say(f"error: Kill job error on job step id {target}: {why}")
+        return True
     return False
 
 

@@ -12,7 +12,8 @@ from moiety.model.errors import MoietyError
 from moiety.pool.connection import of
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.programs import VERSION
-from moiety.slurm.show import acts, hostlist, job_lines, jobids, machine, options, selection
+from moiety.slurm.show import acts, hostlist, job_lines, jobids, machine, options, selection, steps
+from moiety.slurm.show.account_lines import BATCH
 from moiety.slurm.show.acts import NoJobError
 from moiety.slurm.show.jobids import JobId
 from moiety.slurm.show.jobs import PARTITION, SlurmJob, folded
@@ -28,7 +29,7 @@ OPTIONS: Final = {
     "usage": "", "verbose": "v", "version": "V", "yaml": "",
 }  # fmt: skip
 HELP: Final = """\
-Usage: scontrol [-o] show job|jobs|node|partition|config|hostnames|hostlist [NAME]
+Usage: scontrol [-o] show job|step|node|partition|config|hostnames|hostlist [NAME]
        scontrol hold|release|requeue|requeuehold|suspend|resume JOB[,JOB...]
        scontrol update JobId=JOB TimeLimit=|Nice=|Priority=|StartTime=|JobName=|Comment=...
        scontrol write batch_script JOB [FILE|-]; ping; version
@@ -99,6 +100,7 @@ def _show(given: Given, words: list[str]) -> int:
         ("partitions", 1, _show_partition),
         ("config", 3, _show_config),
         ("aliases", 3, _show_alias),
+        ("steps", 2, _show_steps),
     )
     for name, least, show in table:
         if name.startswith(entity) and len(entity) >= least:
@@ -151,6 +153,33 @@ def _show_jobs(given: Given, words: list[str]) -> int:
         print("No jobs in the system")
     for job in found:
         _print(given, job_lines.lines_of(job))
+    return 0
+
+
+def _show_steps(given: Given, words: list[str]) -> int:
+    try:
+        ids = selection.ids_of(words[0]) if words else ()
+    except ValueError:
+        raise UsageError("slurm_get_job_steps error: Invalid job id specified") from None
+    pool = SlurmPool()
+    try:
+        found = steps.running(pool, Wanted(ids=ids, steps=True), ids)
+        pids = {
+            (job.number, step["number"]): int(step["pid"])
+            for job in {line.job.number: line.job for line in found}.values()
+            for step in steps.records_of(pool, job)
+        }
+        is_known = bool(found) or bool(list(selection.find(pool, Wanted(ids=ids))))
+    finally:
+        pool.close()
+    if ids and not is_known:
+        raise UsageError("slurm_get_job_steps error: Invalid job id specified")
+    if not found:
+        print(f"Job step {ids[0]} not found" if ids else "No job steps in the system")
+        return int(bool(ids))
+    for line in sorted(found, key=lambda line: (line.job.number, line.step != BATCH)):
+        number = int(line.step) if line.step.isdecimal() else -1
+        _print(given, steps.lines_of(line, pids.get((line.job.number, number), 0)))
     return 0
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from moiety.slurm.pool import SlurmPool
-from moiety.slurm.show import columns, options, selection, states
+from moiety.slurm.show import columns, jobids, options, selection, states, steps
+from moiety.slurm.show.account_lines import AccountLine
 from moiety.slurm.show.columns import Cell
 from moiety.slurm.show.jobids import JobId
 from moiety.slurm.show.jobs import SlurmJob, folded
@@ -23,6 +26,7 @@ NAME: Final = "squeue"
 USUAL: Final = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 LONG: Final = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 START: Final = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+STEPS: Final = "%.15i %.8j %.9P %.8u %.9M %N"
 OPTIONS: Final = {
     "account=": "A", "all": "a", "array": "r", "array-unique": "", "clusters=": "M",
     "federation": "", "Format=": "O", "format=": "o", "help": "", "hide": "", "iterate=": "i",
@@ -33,7 +37,8 @@ OPTIONS: Final = {
 }  # fmt: skip
 HELP: Final = """\
 Usage: squeue [-A account] [-h] [-i seconds] [-j jobid] [-l] [--me] [-n name] [-o format]
-              [-O format] [-p partition] [-r] [--start] [-S fields] [-t states] [-u user] [-w node]
+              [-O format] [-p partition] [-r] [-s [JOB.STEP,...]] [--start]
+              [-S fields] [-t states] [-u user] [-w node]
 Jobs of the moiety pool of this machine. docs/reference-slurm-commands.md says more."""
 SORTS: Final[dict[str, Callable[[SlurmJob], Any]]] = {
     "i": lambda job: job.number,
@@ -61,24 +66,50 @@ SORTS: Final[dict[str, Callable[[SlurmJob], Any]]] = {
 def main(arguments: list[str]) -> int:
     """Run `squeue`; the exit code."""
     try:
-        given, words = options.read(NAME, arguments, OPTIONS)
-        if words:
+        given, words = options.read(NAME, _apart(arguments), OPTIONS)
+        only = _steps(words) if given.has("steps") else ()
+        if words and not only:
             fail(NAME, f"Unrecognized option: {words[0][:80]}")
         if given.has("help", "usage"):
             print(HELP)
             return 0
         wanted = wanted_of(given)
-        cells = cells_of(given)
+        step_cells = step_cells_of(given) if given.has("steps") else []
+        cells = [] if step_cells else cells_of(given)
         pause_s = _iterate(given)
     except UsageError as error:
         return options.usage(error)
     while True:
-        code = show(given, wanted, cells)
+        if step_cells:
+            code = show_steps(given, wanted, step_cells, only)
+        else:
+            code = show(given, wanted, cells)
         if pause_s is None:
             return code
         sys.stdout.flush()
         time.sleep(pause_s)
         print()
+
+
+def _apart(arguments: Sequence[str]) -> list[str]:
+    """The value of `-s`, which may have one or not, becomes a word of its own."""
+    found: list[str] = []
+    for each in arguments:
+        named = re.fullmatch(r"(--steps?)=(.*)|(-s)(\d.*)", each)
+        found += [part for part in named.groups() if part is not None] if named else [each]
+    return found
+
+
+def _steps(words: Sequence[str]) -> tuple[JobId, ...]:
+    """Steps as they are named after `-s`: `12.0`, `12_3.1,12_3.2`."""
+    try:
+        found = [each for word in words for each in jobids.parse_list(word)]
+    except ValueError as error:
+        fail(NAME, f"Invalid job_step id: {options.plain(str(error))[:80]}")
+    for each in found:
+        if not each.step:
+            fail(NAME, f"Invalid job_step id: {each}.??")
+    return tuple(found)
 
 
 def wanted_of(given: Given) -> Wanted:
@@ -156,6 +187,36 @@ def cells_of(given: Given) -> list[Cell[SlurmJob]]:
         print(f"{NAME}: error: Invalid job format specification: {options.plain(each)}",
               file=sys.stderr)  # fmt: skip
     return cells
+
+
+def step_cells_of(given: Given) -> list[Cell[AccountLine]]:
+    """The columns of `-s` that a command line wants."""
+    wrong: list[str] = []
+    if given.has("Format"):
+        cells = columns.long_cells(given["Format"], steps.NAMES, wrong.append)
+    else:
+        cells = columns.short_cells(given.get("format", STEPS), steps.LETTERS, wrong.append)
+    for each in wrong:
+        print(f"{NAME}: error: Invalid job step format specification: {options.plain(each)}",
+              file=sys.stderr)  # fmt: skip
+    return cells
+
+
+def show_steps(
+    given: Given, wanted: Wanted, cells: Sequence[Cell[AccountLine]], only: Sequence[JobId]
+) -> int:
+    """Print the list of the steps that run once; the exit code."""
+    pool = SlurmPool()
+    try:
+        ids = wanted.ids or tuple(only)
+        found = steps.running(pool, replace(wanted, ids=ids, steps=True, fold=False), only)
+    finally:
+        pool.close()
+    if given.has("long") and not given.has("noheader"):
+        print(time.strftime("%a %b %d %H:%M:%S %Y"))
+    for line in columns.lines(cells, found, header=not given.has("noheader")):
+        print(line)
+    return 0
 
 
 def show(given: Given, wanted: Wanted, cells: Sequence[Cell[SlurmJob]]) -> int:

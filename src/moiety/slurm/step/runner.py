@@ -6,13 +6,14 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from moiety.slurm import step_requests
 from moiety.slurm.step import terminal
+from moiety.slurm.step.notes import StepNotes
 from moiety.slurm.step.output import LabelledPipe
 from moiety.slurm.step.terminal import StepTerminal
 
@@ -64,21 +65,22 @@ class StepRun:
     tasks: list[StepTask]
     rules: StepRules
     pipes: list[LabelledPipe | StepTerminal] = field(default_factory=list)
-    host: str = "localhost"
-    program: str = "srun"
+    notes: StepNotes = field(default_factory=StepNotes)
     _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
     _signals: list[int] = field(default_factory=list)
     _interrupted_s: float = -10.0
     _terminate_s: float | None = None
     _kill_s: float | None = None
-    _is_ended: bool = False
-    """The job is over, so its step ends too."""
+    _is_aborted: bool = False
+    """`scancel` has ended the step."""
+    _ends: list[tuple[int, int]] = field(default_factory=list)
+    """Rank and code of what has ended and was not told yet."""
 
     def run(self, over: int = -1) -> int:
         """Start all, and wait; the exit code. `over` becomes readable when the job ends."""
         wake, theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
-        for number in PASSED_ON:
+        for number in (*PASSED_ON, step_requests.CANCEL, *step_requests.ASKED_BY):
             signal.signal(number, lambda got, _: self._signals.append(got))
         self._selector.register(wake, selectors.EVENT_READ, None)
         if over >= 0:
@@ -102,14 +104,18 @@ class StepRun:
                 if warn is not None and warn[0] <= 0:
                     self.send(warn[1])
                     warn_at = None
+        if not self._is_aborted:
+            self.notes.forced(-code for code in self._codes() if code < 0)
         return max((task.code or 0 for task in self.tasks), default=0)
 
     def outcome(self) -> tuple[int, int]:
         """The exit code and the signal of the step, as Slurm keeps them: a signal counts more."""
-        ended = [task.process.returncode or 0 for task in self.tasks if task.process is not None]
-        if (lowest := min(ended, default=0)) < 0:
+        if (lowest := min(self._codes(), default=0)) < 0:
             return 0, -lowest
         return max((task.code or 0 for task in self.tasks), default=0), 0
+
+    def _codes(self) -> list[int]:
+        return [task.process.returncode or 0 for task in self.tasks if task.process is not None]
 
     def _alive(self) -> list[StepTask]:
         return [task for task in self.tasks if task.code is None]
@@ -131,7 +137,7 @@ class StepRun:
                 preexec_fn=terminal.take if given else None,  # noqa: PLW1509
             )
         except OSError as error:
-            self._say(f"error: {task.argv[0]}: {error.strerror}")
+            self.notes.say(f"error: {task.argv[0]}: {error.strerror}")
             task.code = 2 if isinstance(error, FileNotFoundError) else 13
         else:
             task.pidfd = os.pidfd_open(task.process.pid)
@@ -153,10 +159,10 @@ class StepRun:
                     self.pipes.remove(key.data)
             elif key.data == "over":
                 self._selector.unregister(over)
-                self._is_ended = True
                 self.terminate()
             else:
                 os.read(wake, 512)
+        self._tell_ends()
         while self._signals:
             self._got(self._signals.pop(0))
         now_s = time.monotonic()
@@ -179,7 +185,15 @@ class StepRun:
                 self.send(signal.SIGKILL)
                 return
             self._interrupted_s = now_s
-            self._say("interrupt (one more within 1 sec to abort)")
+            self.notes.say("interrupt (one more within 1 sec to abort)")
+        if number == step_requests.CANCEL:
+            self._is_aborted = True
+            self.notes.aborted()
+            self.send(signal.SIGKILL)
+            return
+        number = step_requests.ASKED_BY.get(number, number)
+        if number == signal.SIGTERM:
+            self.notes.cancelled()
         self.send(number)
 
     def send(self, number: int) -> None:
@@ -211,14 +225,17 @@ class StepRun:
         if task.rank == 0 and self.rules.terminal:
             self._copy_rest(self.rules.terminal)
         task.code = 128 - code if code < 0 else code
-        if code > 0:
-            self._say(f"error: {self.host}: task {task.rank}: Exited with exit code {code}")
-        elif code < 0:
-            self._say(f"error: {self.host}: task {task.rank}: {signal.strsignal(-code)}")
-        if code and self.rules.kills_on_bad_exit and self._kill_s is None:
+        self._ends.append((task.rank, code))
+        if code and self.rules.kills_on_bad_exit and self._kill_s is None and self._alive():
+            self._tell_ends()
+            self.notes.terminating()
             self.terminate()
         elif self.rules.wait_s and self._terminate_s is None and self._kill_s is None:
             self._terminate_s = time.monotonic() + self.rules.wait_s
+
+    def _tell_ends(self) -> None:
+        ends, self._ends = self._ends, []
+        self.notes.ended(ends)
 
     def _copy_rest(self, last: StepTerminal) -> None:
         """Copy what the process has written last; its terminal is hung up with it."""
@@ -228,6 +245,3 @@ class StepRun:
             self._selector.unregister(last.read_fd)
             self.pipes.remove(last)
         last.detach()
-
-    def _say(self, text: str) -> None:
-        print(f"{self.program}: {text}", file=sys.stderr, flush=True)

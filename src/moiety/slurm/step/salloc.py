@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from moiety.slurm.getopt import Reader
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.step.allocation import Allocation
+from moiety.slurm.step.notes import StepNotes
 from moiety.slurm.step.runner import StepRules, StepRun, StepTask
 from moiety.slurm.submit import sending
 from moiety.slurm.submit.request import request_of
@@ -39,7 +40,8 @@ def main(arguments: list[str]) -> int:
         _say(said, f"Granted job allocation {held.number}")
         task = StepTask(0, words, variables, None, None, None)
         rules = StepRules(has_terminal=os.isatty(0))
-        run = StepRun([task], rules, host=request.text("nodelist") or "salloc", program="salloc")
+        notes = StepNotes("salloc", request.text("nodelist") or "salloc")
+        run = StepRun([task], rules, notes=notes)
         code = run.run(held.watch())
     except KeyboardInterrupt:
         held.cancel()

@@ -16,6 +16,7 @@ from moiety.slurm.getopt import Reader
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.step import record, warning
 from moiety.slurm.step.allocation import Allocation, variables_of
+from moiety.slurm.step.notes import StepNotes
 from moiety.slurm.step.output import LabelledPipe, is_by_rank, open_file, path_of
 from moiety.slurm.step.ranks import StepShape, of_rank
 from moiety.slurm.step.report import StepTeller, cpus_of, gpus_of
@@ -119,7 +120,8 @@ def _in_job(
         terminal=given,
         warn=warning.of_job(variables),
     )
-    run = StepRun(tasks, rules, pipes, who.host)
+    step_id = f"{variables.get('SLURM_JOB_ID', '')}.{step.number}"
+    run = StepRun(tasks, rules, pipes, StepNotes("srun", who.host, step_id))
     teller = StepTeller(step, variables)
     code = run.run(over)
     exit_code, exit_signal = run.outcome()

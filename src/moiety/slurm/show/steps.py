@@ -1,0 +1,110 @@
+"""The steps that run: for `squeue -s`, `scontrol show step`, and `scancel` of one step."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from moiety.slurm import times
+from moiety.slurm.pool import SlurmPool
+from moiety.slurm.show import selection
+from moiety.slurm.show.account_columns import tres
+from moiety.slurm.show.account_lines import BATCH, AccountLine, steps_of
+from moiety.slurm.show.columns import Column
+from moiety.slurm.show.jobids import JobId
+from moiety.slurm.show.jobs import NULL, SlurmJob
+from moiety.slurm.show.selection import Wanted
+
+RECORD_BYTES_MAX: Final = 65536
+
+
+def running(pool: SlurmPool, wanted: Wanted, only: Sequence[JobId] = ()) -> list[AccountLine]:
+    """The steps of these jobs that have not ended; of `only`, if it names any, no others."""
+    found = []
+    for job in selection.find(pool, wanted):
+        lines = [] if job.is_over else [line for line in steps_of(job) if not line.was_told]
+        lines.sort(key=lambda line: line.step == BATCH)
+        found += [line for line in lines if not only or any(_is_named(each, line) for each in only)]
+    return found
+
+
+def _is_named(wanted: JobId, line: AccountLine) -> bool:
+    return selection.names(wanted, line.job) and wanted.step in ("", line.step)
+
+
+def id_of(line: AccountLine) -> str:
+    """`12.0`, `12_3.0`, `12.batch`."""
+    return f"{line.job.shown_id}.{line.step}"
+
+
+def _gres(line: AccountLine) -> str:
+    return f"gres:gpu:{line.gpus}" if line.record and line.gpus else NULL
+
+
+LETTERS: Final[dict[str, Column[AccountLine]]] = {
+    "A": Column("TASKS", lambda line: str(line.tasks)),
+    "b": Column("TRES_PER_JOB", _gres),
+    "i": Column("STEPID", id_of),
+    "j": Column("NAME", lambda line: line.name),
+    "l": Column("TIME_LIMIT", lambda _: "UNLIMITED"),
+    "M": Column("TIME", lambda line: times.short(line.ran_s)),
+    "N": Column("NODELIST", lambda line: line.job.nodes),
+    "P": Column("PARTITION", lambda line: line.job.partition),
+    "S": Column("START_TIME", lambda line: times.stamp(line.began_s, "N/A")),
+    "u": Column("USER", lambda line: line.job.row["user"]),
+    "U": Column("UID", lambda line: str(line.job.row["uid"])),
+}
+"""The columns of `squeue -s -o`."""
+NAMES: Final[dict[str, Column[AccountLine]]] = {
+    "jobid": Column("JOBID", lambda line: str(line.job.number)),
+    "nodes": LETTERS["N"],
+    "numtasks": LETTERS["A"],
+    "partition": LETTERS["P"],
+    "starttime": LETTERS["S"],
+    "stepid": LETTERS["i"],
+    "stepname": LETTERS["j"],
+    "stepstate": Column("STATE", lambda line: line.state),
+    "timelimit": LETTERS["l"],
+    "timeused": LETTERS["M"],
+    "userid": LETTERS["U"],
+    "username": LETTERS["u"],
+}
+"""Those of `squeue -s -O`, by their names without dashes and in small letters."""
+
+
+def lines_of(line: AccountLine, pid: int) -> list[str]:
+    """A step as `scontrol show step` has it; `pid` is that of its `srun`, or 0."""
+    job, is_batch = line.job, line.step == BATCH
+    layout = "" if is_batch else f" Dist={'Block' if line.tasks > 1 else 'Cyclic'}"
+    return [
+        f"StepId={id_of(line)} UserId={job.row['uid']} StartTime={times.stamp(line.began_s)} "
+        "TimeLimit=UNLIMITED",
+        f"   State={line.state} Partition={job.partition} NodeList={job.nodes}",
+        f"   Nodes=1 CPUs={0 if is_batch else line.cpus} Tasks={line.tasks} Name={line.name} "
+        "Network=(null)",
+        f"   TRES={NULL if is_batch else tres(line)}",
+        "   ResvPorts=(null)",
+        f"   CPUFreqReq=Default{layout}",
+        f"   SrunHost:Pid={NULL if is_batch else job.nodes}:{pid}",
+    ]
+
+
+def records_of(pool: SlurmPool, job: SlurmJob) -> Iterator[dict[str, Any]]:
+    """What `srun` keeps of the steps of a job that run, with the `number` of each.
+
+    Only the user of the job, and root, can read it: from others come none.
+    """
+    for folder in (pool.paths.agent.path, pool.paths.socket.parent):
+        for path in sorted((folder / "spool" / str(job.number) / "steps").glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                step = json.loads(_read(path)) | {"number": int(path.stem)}
+                if step.get("ended_s") is None:
+                    yield step
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(RECORD_BYTES_MAX)

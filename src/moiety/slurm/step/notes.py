@@ -1,0 +1,60 @@
+"""What `srun` says of a step while it runs and ends, in Slurm's words."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from moiety.slurm.show import jobids
+
+
+@dataclass(frozen=True, slots=True)
+class StepNotes:
+    """Writes to the errors of this process."""
+
+    program: str = "srun"
+    host: str = "localhost"
+    step_id: str = ""
+    """`12.0`; empty: what runs is no step, but the command of `salloc`."""
+
+    def say(self, text: str) -> None:
+        """One line."""
+        print(f"{self.program}: {text}", file=sys.stderr, flush=True)
+
+    def ended(self, ends: Iterable[tuple[int, int]]) -> None:
+        """Processes that ended at once, each by its rank and code: below 0 is a signal."""
+        groups: dict[int, list[int]] = {}
+        for rank, code in ends:
+            groups.setdefault(code, []).append(rank)
+        for code, ranks in sorted(groups.items(), key=lambda each: min(each[1])):
+            if not code:
+                continue
+            how = signal.strsignal(-code) if code < 0 else f"Exited with exit code {code}"
+            some = f"task{'s' if len(ranks) > 1 else ''} {jobids.ranges(ranks)}"
+            self.say(f"error: {self.host}: {some}: {how}")
+
+    def aborted(self) -> None:
+        """`scancel` ends the step."""
+        self.say("Job step aborted: Waiting up to 32 seconds for job step to finish.")
+        self.cancelled()
+
+    def terminating(self) -> None:
+        """A process has failed, and the others end for that."""
+        if self.step_id:
+            self.say(f"launch/slurm: _step_signal: Terminating StepId={self.step_id}")
+            self.cancelled()
+
+    def cancelled(self) -> None:
+        """The processes of the step are asked to end."""
+        if self.step_id:
+            when = time.strftime("%Y-%m-%dT%H:%M:%S")
+            text = f"*** STEP {self.step_id} ON {self.host} CANCELLED AT {when} ***"
+            print(f"slurmstepd-{self.host}: error: {text}", file=sys.stderr, flush=True)
+
+    def forced(self, signals: Iterable[int]) -> None:
+        """The step is over, and these signals ended processes of it."""
+        if self.step_id and {signal.SIGTERM, signal.SIGKILL} & set(signals):
+            self.say(f"Force Terminated StepId={self.step_id}")
