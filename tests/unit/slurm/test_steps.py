@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -58,6 +62,25 @@ def test_a_step_has_slurms_keys() -> None:
     batch = steps.lines_of(AccountLine(job(), "batch"), 0)
     assert batch[3] == "   TRES=(null)"
     assert batch[-1] == "   SrunHost:Pid=(null):0"
+
+
+def test_only_processes_of_the_jobs_user_are_its_steps(tmp_path: Path) -> None:
+    folder = tmp_path / "spool" / "7" / "steps"
+    folder.mkdir(parents=True)
+    mine = {"pid": os.getpid(), "start_ticks": 5}
+    (folder / "0.json").write_text(json.dumps(mine))
+    (folder / "1.json").write_text(json.dumps(mine | {"ended_s": 9_000.0}))
+    (folder / "2.json").write_text(json.dumps({"pid": "one"}))
+    (folder / "3.json").symlink_to(folder / "0.json")
+    os.mkfifo(folder / "4.json")
+    pool = SimpleNamespace(
+        paths=SimpleNamespace(
+            agent=SimpleNamespace(path=tmp_path), socket=tmp_path / "elsewhere" / "socket"
+        )
+    )
+    for uid, numbers in ((os.getuid(), [0]), (os.getuid() + 1, [])):
+        runners = steps.runners_of(cast("SlurmPool", pool), job(uid=uid))
+        assert [(each.number, each.start_ticks) for each in runners] == [(n, 5) for n in numbers]
 
 
 def test_a_word_that_names_no_step_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from moiety.agent.system import processes
 from moiety.model.errors import MoietyError
@@ -56,7 +56,7 @@ def send(pool: SlurmPool, job: SlurmJob, number: int, *, to: str) -> int:
         raise NoJobError("Job is pending execution" if job.waits else OVER)
     main = pool.get(of(job.target, "process"))
     identity = (int(main["pid"]), int(main["start_ticks"]))
-    runners = [_identity(step) for step in steps.records_of(pool, job)]
+    runners = [(each.pid, each.start_ticks) for each in steps.runners_of(pool, job)]
     if to == "steps":
         asked = step_requests.INSTEAD_OF.get(number, number)
         return sum(_signal(pid, ticks, asked) for pid, ticks in runners)
@@ -72,15 +72,10 @@ def send_to_step(pool: SlurmPool, job: SlurmJob, step: str, number: int | None) 
     asked = step_requests.CANCEL
     if number is not None:
         asked = step_requests.INSTEAD_OF.get(number, number)
-    for record in steps.records_of(pool, job):
-        if str(record["number"]) == step and _signal(*_identity(record), asked):
+    for each in steps.runners_of(pool, job):
+        if str(each.number) == step and _signal(each.pid, each.start_ticks, asked):
             return
     raise NoJobError(INVALID)
-
-
-def _identity(record: Mapping[str, Any]) -> tuple[int, int]:
-    """The process of the srun that runs a step."""
-    return int(record["pid"]), int(record["start_ticks"])
 
 
 def _signal(pid: int, start_ticks: int, number: int) -> bool:

@@ -165,9 +165,9 @@ def _show_steps(given: Given, words: list[str]) -> int:
     try:
         found = steps.running(pool, Wanted(ids=ids, steps=True), ids)
         pids = {
-            (job.number, step["number"]): int(step["pid"])
+            (job.number, runner.number): runner.pid
             for job in {line.job.number: line.job for line in found}.values()
-            for step in steps.records_of(pool, job)
+            for runner in steps.runners_of(pool, job)
         }
         is_known = bool(found) or bool(list(selection.find(pool, Wanted(ids=ids))))
     finally:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from moiety.slurm import times
 from moiety.slurm.pool import SlurmPool
@@ -92,19 +95,40 @@ def lines_of(line: AccountLine, pid: int) -> list[str]:
     ]
 
 
-def records_of(pool: SlurmPool, job: SlurmJob) -> Iterator[dict[str, Any]]:
-    """What `srun` keeps of the steps of a job that run, with the `number` of each.
+@dataclass(frozen=True, slots=True)
+class StepRunner:
+    """The `srun` that runs a step."""
 
-    Only the user of the job, and root, can read it: from others come none.
+    number: int
+    """Of the step, in its job."""
+    pid: int
+    start_ticks: int
+    """When it started, as the kernel has it: a later process with this pid is another one."""
+
+
+def runners_of(pool: SlurmPool, job: SlurmJob) -> Iterator[StepRunner]:
+    """Those of the steps of a job that run.
+
+    Only the user of the job, and root, can read who they are: others get none. They are what that
+    user wrote, so only processes of that user are taken.
     """
     for folder in (pool.paths.agent.path, pool.paths.socket.parent):
         for path in sorted((folder / "spool" / str(job.number) / "steps").glob("*.json")):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                step = json.loads(_read(path)) | {"number": int(path.stem)}
-                if step.get("ended_s") is None:
-                    yield step
+                step = json.loads(_read(path))
+                pid, ticks = int(step["pid"]), int(step["start_ticks"])
+                if step.get("ended_s") is None and _user_of(pid) == job.row["uid"]:
+                    yield StepRunner(int(path.stem), pid, ticks)
+
+
+def _user_of(pid: int) -> int:
+    return os.stat(f"/proc/{pid}").st_uid
 
 
 def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
+    """What a file holds; raises OSError for what is no file, and so could make us wait."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise FileNotFoundError(path)
         return file.read(RECORD_BYTES_MAX)
