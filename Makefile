@@ -129,7 +129,7 @@ upgrade-check: $(WORK)/installed  ## programs run on while WHEEL, as a later ver
 
 # Some minutes: the sdist is built four times.
 release-check: $(VENV)/bin/python $(WORK)/tools-release  ## what a release consists of: builds, metadata, change log; installs with pip, pipx and uv
-	@$(PY) tools/release.py $(WORK)/release
+	@$(PY) tools/release.py $(WORK)/release $(ARGS)
 
 image: wheel  ## the container image, without docker or a registry, into dist/moiety-image.tar
 	@$(PY) tools/image.py "$$(ls -t dist/moiety-*.whl | head -n 1)" dist/moiety-image.tar

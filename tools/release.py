@@ -1,8 +1,9 @@
-"""Checks what a release consists of: release.py FOLDER
+"""Checks what a release consists of: release.py FOLDER [--between]
 
 It builds the sdist from the checkout and the wheel from the sdist, looks at their metadata and at
 the change log, and installs each with pip, pipx and uv into an environment that has nothing else.
-All of it lies in FOLDER, which is emptied first. uv, pipx and twine are those of pyproject.toml's
+All of it lies in FOLDER, which is emptied first. With --between, for a checkout between two
+releases, changes may belong to no version yet. uv, pipx and twine are those of pyproject.toml's
 `release`, beside this Python.
 """
 
@@ -167,7 +168,7 @@ def with_uv(what: Path, folder: Path) -> Path:
 INSTALLERS: Final[tuple[Callable[[Path, Path], Path], ...]] = (with_pip, with_pipx, with_uv)
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, *, is_between: bool = False) -> int:
     """Build, look and install; the exit code."""
     began_s = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
@@ -178,7 +179,7 @@ def main(folder: Path) -> int:
 
     try:
         version = own_version()
-        check_changes((ROOT / "CHANGELOG.md").read_text(), version)
+        check_changes((ROOT / "CHANGELOG.md").read_text(), version, goes_on=is_between)
         done(f"CHANGELOG.md has {version} by kind of change")
         sdist, wheel = build(folder / "dist")
         done(f"{sdist.name} builds {wheel.name}")
@@ -200,4 +201,4 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve()))
+    sys.exit(main(Path(sys.argv[1]).resolve(), is_between="--between" in sys.argv[2:]))
