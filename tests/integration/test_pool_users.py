@@ -273,6 +273,7 @@ def test_only_the_account_makes_shares_in_the_name_of_others(pool: MachinePool) 
             assert "is not a process of yours" in asks(user, root, BOB)
         assert len(asks(account, root, ALICE)) == 8
         assert "only root may start programs" in asks(account, account.pid, 0)
+        assert bob.do("1") == 1, "until now its process may still be root's"
         assert "is not a process of yours" in asks(account, bob.pid, ALICE)
         assert "is not a process of yours" in asks(account, root, -1)
 
