@@ -38,3 +38,10 @@ def test_the_command_of_salloc_is_no_step(capsys: pytest.CaptureFixture[str]) ->
     notes.terminating()
     notes.forced([signal.SIGKILL])
     assert capsys.readouterr().err == ""
+
+
+def test_quietly_only_errors_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = StepNotes("srun", "gpu7", "12.0", is_quiet=True)
+    notes.forced([signal.SIGKILL])
+    notes.ended([(0, 3)])
+    assert capsys.readouterr().err == "srun: error: gpu7: task 0: Exited with exit code 3\n"

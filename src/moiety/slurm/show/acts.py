@@ -18,6 +18,7 @@ from moiety.slurm.show.jobids import JobId
 from moiety.slurm.show.jobs import SlurmJob
 from moiety.slurm.show.selection import Wanted
 from moiety.slurm.show.states import JobState
+from moiety.slurm.show.steps import StepRunner
 
 INVALID: Final = "Invalid job id specified"
 OVER: Final = "Job/step already completing or completed"
@@ -56,34 +57,45 @@ def send(pool: SlurmPool, job: SlurmJob, number: int, *, to: str) -> int:
         raise NoJobError("Job is pending execution" if job.waits else OVER)
     main = pool.get(of(job.target, "process"))
     identity = (int(main["pid"]), int(main["start_ticks"]))
-    runners = [(each.pid, each.start_ticks) for each in steps.runners_of(pool, job)]
-    if to == "steps":
-        asked = step_requests.INSTEAD_OF.get(number, number)
-        return sum(_signal(pid, ticks, asked) for pid, ticks in runners)
-    wanted = [identity] if to == "batch" else [identity, *_session(identity[0]), *runners]
-    return sum(_signal(pid, ticks, number) for pid, ticks in dict.fromkeys(wanted))
+    runners = [] if to == "batch" else list(steps.runners_of(pool, job))
+    asked = step_requests.INSTEAD_OF.get(number, number) if to == "steps" else number
+    reached = {(e.pid, e.start_ticks) for e in runners if _signal_runner(e, job, asked)}
+    others = [] if to == "steps" else [identity]
+    if to == "all":
+        others += _session(identity[0])
+    left = dict.fromkeys(each for each in others if each not in reached)
+    return len(reached) + sum(_signal(pid, ticks, number) for pid, ticks in left)
 
 
-def send_to_step(pool: SlurmPool, job: SlurmJob, step: str, number: int | None) -> None:
-    """Send a signal to one step, or end it (None); raises NoJobError if it does not run."""
+def send_to_step(pool: SlurmPool, job: SlurmJob, step: str, number: int | None) -> bool:
+    """Send a signal to one step, or end it (None), with the rights of this user.
+
+    Returns whether it runs.
+    """
     if job.waits or job.is_over:
-        raise NoJobError(INVALID)
+        return False
     pool.get(of(job.target, "process"))  # which only its user may
     asked = step_requests.CANCEL
     if number is not None:
         asked = step_requests.INSTEAD_OF.get(number, number)
-    for each in steps.runners_of(pool, job):
-        if str(each.number) == step and _signal(each.pid, each.start_ticks, asked):
-            return
-    raise NoJobError(INVALID)
+    runners = [each for each in steps.runners_of(pool, job) if str(each.number) == step]
+    return any(_signal_runner(each, job, asked) for each in runners)
 
 
-def _signal(pid: int, start_ticks: int, number: int) -> bool:
+def _signal_runner(runner: StepRunner, job: SlurmJob, number: int) -> bool:
+    """Signal the srun of a step, if it is what the job's user says: a process of that user."""
+    return _signal(runner.pid, runner.start_ticks, number, job.row["uid"])
+
+
+def _signal(pid: int, start_ticks: int, number: int, owner: int | None = None) -> bool:
+    """Signal one process; with `owner`, only one of that user."""
     try:
         fd = os.pidfd_open(pid)
-    except ProcessLookupError:
+    except (OSError, OverflowError):
         return False
     try:
+        if owner is not None and processes.owner_of(pid) != owner:
+            return False
         if not processes.is_alive(pid, start_ticks):
             return False
         signal.pidfd_send_signal(fd, number)

@@ -6,7 +6,7 @@ import signal
 import sys
 from typing import Final
 
-from moiety.model.errors import MoietyError, NotAllowed
+from moiety.model.errors import MoietyError
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.show import acts, jobids, options, selection, states
 from moiety.slurm.show.acts import NoJobError
@@ -28,7 +28,7 @@ FILTERS: Final = ("account", "jobname", "name", "me", "nodelist", "partition", "
                   "reservation", "state", "user", "wckey")  # fmt: skip
 HELP: Final = """\
 Usage: scancel [-A account] [-b] [-f] [-n name] [-p partition] [-Q] [-s signal] [-t state]
-               [-u user] [--me] [-v] [JOB[_TASK | _[TASKS]] ...]
+               [-u user] [--me] [-v] [JOB[_TASK | _[TASKS]][.STEP] ...]
 Ends jobs of the moiety pool of this machine. docs/reference-slurm-commands.md says more."""
 
 
@@ -111,47 +111,40 @@ def _act(pool: SlurmPool, given: Given, shown: str, target: JobId, number: int |
     As with Slurm, a job that is not there is no failure unless it is asked for with -v.
     """
     say = _say if given.has("verbose") else _nothing
-    if target.step.isdecimal():
-        return _act_on_step(pool, given, target, number)
-    if number in (None, signal.SIGKILL) and not given.has("batch", "full") and not target.step:
-        say(f"Terminating job {shown}")
+    is_step = target.step.isdecimal()
+    what = f"step {shown}" if is_step else f"job {shown}"
+    failed = f"error: Kill job error on job {'step ' if is_step else ''}id {shown}"
+    is_end = number is None if is_step else number in (None, signal.SIGKILL) and not target.step
+    if is_end and not given.has("batch", "full"):
+        say(f"Terminating {what}")
     else:
-        say(f"Signal {number or int(signal.SIGKILL)} to job {shown}")
+        say(f"Signal {number or int(signal.SIGKILL)} to {what}")
     try:
         _do(pool, given, target, number)
     except NoJobError as error:
-        say(f"error: Kill job error on job id {shown}: {error}")
+        if is_step:  # which is a failure, other than with jobs
+            say = _nothing if given.has("quiet") else _say
+        say(f"{failed}: {error}")
+        return is_step
     except PermissionError:
-        _say(f"error: Kill job error on job id {shown}: Access/permission denied")
+        _say(f"{failed}: Access/permission denied")
         return True
     except MoietyError as error:
         is_known = type(error).__name__ != "NoPool"
         if not is_known:
             raise
         if not given.has("quiet"):
-            _say(f"error: Kill job error on job id {shown}: {acts.words_of(error)}")
+            _say(f"{failed}: {acts.words_of(error)}")
         return type(error).__name__ == "NotAllowed"
     return False
 
 
-def _act_on_step(pool: SlurmPool, given: Given, target: JobId, number: int | None) -> bool:
-    """The same to one step. One that does not run is a failure, as with Slurm."""
-    if given.has("verbose"):
-        _say(
-            f"Terminating step {target}" if number is None else f"Signal {number} to step {target}"
-        )
-    try:
-        for job in acts.jobs_of(pool, target):
-            acts.send_to_step(pool, job, target.step, number)
-    except (NoJobError, PermissionError, NotAllowed) as error:
-        why = str(error) if isinstance(error, NoJobError) else "Access/permission denied"
-        if not given.has("quiet"):
-            _say(f"error: Kill job error on job step id {target}: {why}")
-        return True
-    return False
-
-
 def _do(pool: SlurmPool, given: Given, target: JobId, number: int | None) -> None:
+    if target.step.isdecimal():
+        found = acts.jobs_of(pool, target)
+        if not sum(acts.send_to_step(pool, job, target.step, number) for job in found):
+            raise NoJobError(acts.INVALID)
+        return
     to = "batch" if given.has("batch") else "all" if given.has("full") else "steps"
     if target.step == "batch":
         to = "batch"

@@ -163,16 +163,16 @@ def _show_steps(given: Given, words: list[str]) -> int:
         raise UsageError("slurm_get_job_steps error: Invalid job id specified") from None
     pool = SlurmPool()
     try:
-        found = steps.running(pool, Wanted(ids=ids, steps=True), ids)
+        jobs = list(selection.find(pool, Wanted(ids=ids, steps=True)))
+        found = steps.running(jobs, ids)
         pids = {
             (job.number, runner.number): runner.pid
-            for job in {line.job.number: line.job for line in found}.values()
+            for job in jobs
             for runner in steps.runners_of(pool, job)
         }
-        is_known = bool(found) or bool(list(selection.find(pool, Wanted(ids=ids))))
     finally:
         pool.close()
-    if ids and not is_known:
+    if ids and not jobs:
         raise UsageError("slurm_get_job_steps error: Invalid job id specified")
     if not found:
         print(f"Job step {ids[0]} not found" if ids else "No job steps in the system")

@@ -74,13 +74,14 @@ def main(arguments: list[str]) -> int:
             print(HELP)
             return 0
         wanted = wanted_of(given)
-        step_cells = step_cells_of(given) if given.has("steps") else []
-        cells = [] if step_cells else cells_of(given)
+        lists_steps = given.has("steps") and not given.has("json")
+        step_cells = step_cells_of(given) if lists_steps else []
+        cells = [] if lists_steps else cells_of(given)
         pause_s = _iterate(given)
     except UsageError as error:
         return options.usage(error)
     while True:
-        if step_cells:
+        if lists_steps:
             code = show_steps(given, wanted, step_cells, only)
         else:
             code = show(given, wanted, cells)
@@ -209,7 +210,8 @@ def show_steps(
     pool = SlurmPool()
     try:
         ids = wanted.ids or tuple(only)
-        found = steps.running(pool, replace(wanted, ids=ids, steps=True, fold=False), only)
+        jobs = selection.find(pool, replace(wanted, ids=ids, steps=True, fold=False))
+        found = steps.running(jobs, only)
     finally:
         pool.close()
     if given.has("long") and not given.has("noheader"):

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,15 +19,16 @@ from moiety.slurm.show.account_lines import BATCH, AccountLine, steps_of
 from moiety.slurm.show.columns import Column
 from moiety.slurm.show.jobids import JobId
 from moiety.slurm.show.jobs import NULL, SlurmJob
-from moiety.slurm.show.selection import Wanted
 
 RECORD_BYTES_MAX: Final = 65536
+DAMAGED: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What a record raises that its user has changed."""
 
 
-def running(pool: SlurmPool, wanted: Wanted, only: Sequence[JobId] = ()) -> list[AccountLine]:
+def running(jobs: Iterable[SlurmJob], only: Sequence[JobId] = ()) -> list[AccountLine]:
     """The steps of these jobs that have not ended; of `only`, if it names any, no others."""
     found = []
-    for job in selection.find(pool, wanted):
+    for job in jobs:
         lines = [] if job.is_over else [line for line in steps_of(job) if not line.was_told]
         lines.sort(key=lambda line: line.step == BATCH)
         found += [line for line in lines if not only or any(_is_named(each, line) for each in only)]
@@ -109,20 +110,16 @@ class StepRunner:
 def runners_of(pool: SlurmPool, job: SlurmJob) -> Iterator[StepRunner]:
     """Those of the steps of a job that run.
 
-    Only the user of the job, and root, can read who they are: others get none. They are what that
-    user wrote, so only processes of that user are taken.
+    Only the user of the job, and root, can read who they are: others get none. It is what that
+    user wrote, so who signals them looks whose they are.
     """
-    for folder in (pool.paths.agent.path, pool.paths.socket.parent):
+    for folder in dict.fromkeys((pool.paths.agent.path, pool.paths.socket.parent)):
         for path in sorted((folder / "spool" / str(job.number) / "steps").glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            with contextlib.suppress(OSError, *DAMAGED):
                 step = json.loads(_read(path))
-                pid, ticks = int(step["pid"]), int(step["start_ticks"])
-                if step.get("ended_s") is None and _user_of(pid) == job.row["uid"]:
-                    yield StepRunner(int(path.stem), pid, ticks)
-
-
-def _user_of(pid: int) -> int:
-    return os.stat(f"/proc/{pid}").st_uid
+                runner = StepRunner(int(path.stem), int(step["pid"]), int(step["start_ticks"]))
+                if step.get("ended_s") is None:
+                    yield runner
 
 
 def _read(path: Path) -> bytes:

@@ -19,10 +19,16 @@ class StepNotes:
     host: str = "localhost"
     step_id: str = ""
     """`12.0`; empty: what runs is no step, but the command of `salloc`."""
+    is_quiet: bool = False
+    """With `-Q` only errors are said."""
 
     def say(self, text: str) -> None:
         """One line."""
         print(f"{self.program}: {text}", file=sys.stderr, flush=True)
+
+    def _tell(self, text: str) -> None:
+        if not self.is_quiet:
+            self.say(text)
 
     def ended(self, ends: Iterable[tuple[int, int]]) -> None:
         """Processes that ended at once, each by its rank and code: below 0 is a signal."""
@@ -38,13 +44,13 @@ class StepNotes:
 
     def aborted(self) -> None:
         """`scancel` ends the step."""
-        self.say("Job step aborted: Waiting up to 32 seconds for job step to finish.")
+        self._tell("Job step aborted: Waiting up to 32 seconds for job step to finish.")
         self.cancelled()
 
     def terminating(self) -> None:
         """A process has failed, and the others end for that."""
         if self.step_id:
-            self.say(f"launch/slurm: _step_signal: Terminating StepId={self.step_id}")
+            self._tell(f"launch/slurm: _step_signal: Terminating StepId={self.step_id}")
             self.cancelled()
 
     def cancelled(self) -> None:
@@ -57,4 +63,4 @@ class StepNotes:
     def forced(self, signals: Iterable[int]) -> None:
         """The step is over, and these signals ended processes of it."""
         if self.step_id and {signal.SIGTERM, signal.SIGKILL} & set(signals):
-            self.say(f"Force Terminated StepId={self.step_id}")
+            self._tell(f"Force Terminated StepId={self.step_id}")

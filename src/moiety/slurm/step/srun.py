@@ -121,7 +121,7 @@ def _in_job(
         warn=warning.of_job(variables),
     )
     step_id = f"{variables.get('SLURM_JOB_ID', '')}.{step.number}"
-    run = StepRun(tasks, rules, pipes, StepNotes("srun", who.host, step_id))
+    run = StepRun(tasks, rules, pipes, StepNotes("srun", who.host, step_id, "quiet" in said))
     teller = StepTeller(step, variables)
     code = run.run(over)
     exit_code, exit_signal = run.outcome()
