@@ -9,6 +9,7 @@ releases, changes may belong to no version yet. uv, pipx and twine are those of 
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -201,4 +202,8 @@ def main(folder: Path, *, is_between: bool = False) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve(), is_between="--between" in sys.argv[2:]))
+    parser = argparse.ArgumentParser(usage=(__doc__ or "").partition("\n")[0].rpartition(": ")[2])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--between", action="store_true")
+    given = parser.parse_args()
+    sys.exit(main(given.folder.resolve(), is_between=given.between))
