@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,21 +23,75 @@ def read_nodes(path: Path, complaints: Complaints) -> tuple[Node, ...]:
 
     Raises TraceMissing and TraceInvalid, as `read_table`.
     """
-    rows = read_table(path, COLUMNS, _parts, complaints)
+    rows = read_table(path, COLUMNS, _nodes, complaints)
     found = check_nodes(path, [(line, node) for line, own in rows for node in own], complaints)
-    if not any(len(own) > 1 for _, own in rows):
-        return found
     split = [own for _, own in rows if len(own) > 1]
-    hosts = {node.name: node.name.rpartition("/")[0] for own in split for node in own}
+    return on_hosts(found, {node.name: machine_of(node) for own in split for node in own})
+
+
+def on_hosts(nodes: Sequence[Node], machines: Mapping[str, str]) -> tuple[Node, ...]:
+    """The nodes, each in the domain of its host; `machines` has the machine of each part of one.
+
+    Without any such part there are no hosts, and the nodes stay as they are.
+    """
+    if not machines:
+        return tuple(nodes)
     return tuple(
-        replace(node, topology=(*node.topology, (HOST, hosts.get(node.name, node.name))))
-        for node in found
+        replace(node, topology=(*node.topology, (HOST, machines.get(node.name, node.name))))
+        for node in nodes
     )
 
 
-def _parts(row: TableRow) -> list[Node]:
-    """One node, or one for each model, each with its part of the CPUs and the memory."""
-    counts = _counts(row)
+def machine_of(part: Node) -> str:
+    """The machine that a node made by `machine_parts` is a part of."""
+    return part.name.rpartition("/")[0]
+
+
+def machine_parts(
+    machine: Node, counts: Sequence[tuple[str, int]], memories: Sequence[int]
+) -> list[Node]:
+    """A node for each model of a machine, each with its part of the CPUs and the memory.
+
+    `counts`: models, and how many GPUs there are of each; `memories`: MiB of one GPU of each.
+    """
+    total = sum(count for _, count in counts)
+    return [
+        replace(
+            machine,
+            name=f"{machine.name}/{model}",
+            cpu_milli=machine.cpu_milli * count // total,
+            memory_mib=machine.memory_mib * count // total,
+            gpus=gpus(count),
+            model=model,
+            gpu_memory_mib=memory,
+        )
+        for (model, count), memory in zip(counts, memories, strict=True)
+    ]
+
+
+def model_counts(text: str) -> list[tuple[str, int]] | None:
+    """Of `A100:4|T4:2`, how many GPUs there are of each model; None: the text is one model.
+
+    Raises ValueError if it is neither, or has more GPUs than can be placed on.
+    """
+    if ":" not in text:
+        return None
+    found: list[tuple[str, int]] = []
+    for part in text.split("|"):
+        model, _, count = (each.strip() for each in part.rpartition(":"))
+        if not model or not count.isascii() or not count.isdecimal() or not int(count):
+            raise ValueError(f"{part.strip()!r} is not a model and its number of GPUs, as A100:4")
+        if model in dict(found):
+            raise ValueError(f"it names the model {model} twice")
+        found.append((model, min(int(count), GPUS_MAX + 1)))
+    if sum(count for _, count in found) > GPUS_MAX:
+        raise ValueError(f"it has more than {GPUS_MAX} GPUs; at most {GPUS_MAX} can be placed on")
+    return found
+
+
+def _nodes(row: TableRow) -> list[Node]:
+    """One node, or one for each model."""
+    counts = model_counts(row.text("model", ""))
     whole = Node(
         row.text("name"),
         row.whole("cpu_milli"),
@@ -49,42 +104,11 @@ def _parts(row: TableRow) -> list[Node]:
         model = gpu_model(row, MODEL) if count else ""
         memory = row.whole("gpu_memory_mib", 0)
         return [replace(whole, gpus=gpus(count), model=model, gpu_memory_mib=memory)]
-    memories = _memories(row, len(counts))
     total = sum(count for _, count in counts)
-    return [
-        replace(
-            whole,
-            name=f"{whole.name}/{model}",
-            cpu_milli=whole.cpu_milli * count // total,
-            memory_mib=whole.memory_mib * count // total,
-            gpus=gpus(count),
-            model=model,
-            gpu_memory_mib=memory,
-        )
-        for (model, count), memory in zip(counts, memories, strict=True)
-    ]
-
-
-def _counts(row: TableRow) -> list[tuple[str, int]] | None:
-    """Of `A100:4|T4:2`, how many GPUs of each model; None: it is one model."""
-    text = row.text("model", "")
-    if ":" not in text:
-        return None
-    found: list[tuple[str, int]] = []
-    for part in text.split("|"):
-        model, _, count = (each.strip() for each in part.rpartition(":"))
-        if not model or not count.isascii() or not count.isdecimal() or not int(count):
-            raise ValueError(f"{part.strip()!r} is not a model and its number of GPUs, as A100:4")
-        if model in dict(found):
-            raise ValueError(f"it names the model {model} twice")
-        found.append((model, min(int(count), GPUS_MAX + 1)))
-    total = sum(count for _, count in found)
-    if total > GPUS_MAX:
-        raise ValueError(f"it has more than {GPUS_MAX} GPUs; at most {GPUS_MAX} can be placed on")
     said = row.whole("gpus", total)
     if said != total:
         raise ValueError(f"its models add up to {total} GPUs, and gpus is {said}")
-    return found
+    return machine_parts(whole, counts, _memories(row, len(counts)))
 
 
 def _memories(row: TableRow, models: int) -> list[int]:

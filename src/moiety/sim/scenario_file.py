@@ -14,16 +14,15 @@ from typing import Any
 
 from moiety.model.errors import MoietyError, ScenarioInvalid
 from moiety.policy.estimate.runtime_history import PastRun
-from moiety.policy.model.cluster import GPUS_MAX, WHOLE_GPU, Node, gpus
+from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.queues import Amounts, Queue, QueueTree
 from moiety.policy.model.snapshot import Snapshot, Task
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from moiety.sim import case_time
 from moiety.sim.case_values import BadCase, amount, as_object, number, text
+from moiety.sim.scenario_nodes import allowed_models, read_nodes
 from moiety.sim.scenario_places import Own, Seating
 
-MODEL = "GPU"
-"""The GPU model of nodes that name none."""
 FILE_MAX = 64 << 20
 """The most bytes that are read; a hundred cases take a tenth of one MiB."""
 STATES = ("running", "pending", "releasing")
@@ -57,6 +56,8 @@ class Scenario:
     """Jobs that have ended, from which the run times of other jobs are estimated."""
     incomplete: Mapping[str, str] = field(default_factory=dict)
     """Why a gang cannot run that has fewer tasks in the file than it needs."""
+    machines: Mapping[str, str] = field(default_factory=dict)
+    """The machine of each node that is the part of one with several GPU models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _rows(case: Mapping[str, Any], key: str) -> list[tuple[str, Mapping[str, Any
 
 
 def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
-    nodes = tuple(_node(row, where) for where, row in _rows(case, "nodes"))
+    nodes, machines = read_nodes(_rows(case, "nodes"))
     notes: list[str] = []
     queues = tuple(_queue(row, where, notes) for where, row in _rows(case, "queues"))
     tree = _tree(queues)
@@ -132,15 +133,13 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
         raise BadCase("queues", notes[0])
     incomplete: dict[str, str] = {}
     jobs = [
-        _job(row, where, tree, _models(row, where, nodes), incomplete)
+        _job(row, where, tree, allowed_models(row, where, nodes), incomplete)
         for where, row in _rows(case, "jobs")
     ]
     notes += [f"job {job}: {why}" for job, why in incomplete.items()]
     workloads = tuple(workload for workload, _, _ in jobs if workload)
     tasks = {shown: task for _, own, _ in jobs for shown, task in own.items()}
-    running = Seating({node.name: node for node in nodes}).seat(
-        [task for _, _, own in jobs for task in own]
-    )
+    running = Seating(nodes, machines).seat([task for _, _, own in jobs for task in own])
     now_s = 1 + max((workload.submitted_s for workload in workloads), default=0)
     ages, run_times = _times(case, tasks)
     snapshot = Snapshot(
@@ -155,7 +154,9 @@ def _case(name: str, case: Mapping[str, Any], strict: bool) -> Scenario:
         monday_s=case_time.monday_s(case, now_s),
     )
     expected, ran = _expected(case, tasks), case_time.history(case)
-    return Scenario(name, snapshot, tasks, expected, tuple(notes), run_times, ran, incomplete)
+    return Scenario(
+        name, snapshot, tasks, expected, tuple(notes), run_times, ran, incomplete, machines
+    )
 
 
 def _times(
@@ -173,46 +174,6 @@ def _times(
                 key = f"{where}.tasks[{at}]"
                 ages[tasks[f"{name}/{at}"]] = number(each, "running_for_s", key)
     return ages, run_times
-
-
-def _node(row: Mapping[str, Any], where: str) -> Node:
-    count = int(number(row, "gpus", where, 0))
-    if count > GPUS_MAX:
-        problem = f"it has {count} GPUs; at most {GPUS_MAX} can be placed on"
-        raise BadCase(f"{where}.gpus", problem)
-    return Node(
-        row["name"],
-        int(number(row, "cpu_milli", where, 0)),
-        int(number(row, "memory_bytes", where, 0)),
-        gpus(count),
-        _model(row, where) if count else "",
-        int(number(row, "gpu_memory_mib", where, 0)),
-    )
-
-
-def _model(row: Mapping[str, Any], where: str) -> str:
-    if isinstance(row.get("model"), list):
-        problem = (
-            f"a node's GPUs are of one model, and not of {row['model']!r}: write it as a node for "
-            "each model, with its part of the CPUs and the memory"
-        )
-        raise BadCase(f"{where}.model", problem)
-    return MODEL if row.get("model") is None else text(row, "model", where)
-
-
-def _models(row: Mapping[str, Any], where: str, nodes: tuple[Node, ...]) -> frozenset[str]:
-    """The allowed GPU models, if a job names any."""
-    named = row.get("models")
-    if named is None:
-        return frozenset()
-    if not isinstance(named, list) or not named:
-        raise BadCase(f"{where}.models", f"it is not a list of GPU models: {named!r}")
-    there = {node.model for node in nodes if node.model}
-    for each in named:
-        if not isinstance(each, str) or each not in there:
-            has = ", ".join(sorted(there)) or "none"
-            raise BadCase(f"{where}.models", f"no node has GPUs of model {each!r}, but: {has}")
-    return frozenset(named)
 
 
 def _queue(row: Mapping[str, Any], where: str, notes: list[str]) -> Queue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from moiety.policy.model.cluster import WHOLE_GPU, Node
 from moiety.policy.model.snapshot import Running, Spot, Task
@@ -16,9 +16,13 @@ Own = tuple[Task, Shape, str, tuple[str, ...]]
 class Seating:
     """Gives running tasks their GPUs: devices are named, but not numbered, in a scenario."""
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
-        self._nodes = nodes
-        self._left = {name: [WHOLE_GPU] * len(node.gpus) for name, node in nodes.items()}
+    def __init__(self, nodes: Sequence[Node], machines: Mapping[str, str]) -> None:
+        """`machines` has the machine of each node that is a part of one."""
+        self._on = {node.name: [node] for node in nodes}
+        for node in nodes:
+            if node.name in machines:
+                self._on.setdefault(machines[node.name], []).append(node)
+        self._left = {node.name: [WHOLE_GPU] * len(node.gpus) for node in nodes}
         self._named: dict[tuple[str, str], int] = {}
 
     def seat(self, tasks: list[Own]) -> list[Running]:
@@ -30,27 +34,41 @@ class Seating:
 
     def _turn(self, own: Own) -> tuple[bool, int]:
         _, shape, node, devices = own
-        on = self._nodes.get(node)
-        return not devices, -shape.milli_on(on.gpu_memory_mib if on else 0)
+        memories = [on.gpu_memory_mib for on in self._on.get(node, ())]
+        return not devices, -max(map(shape.milli_on, memories), default=shape.milli_on(0))
 
     def _spot(self, task: Task, shape: Shape, node: str, devices: tuple[str, ...]) -> Spot:
-        on = self._nodes.get(node)
-        if on is None:
+        if node not in self._on:
             raise BadCase("jobs", f"{task.workload} runs on {node}, which is not there")
+        parts = self._on[node]
+        parts = [on for on in parts if not shape.models or on.model in shape.models] or parts
+        for on in sorted(parts, key=lambda on: not self._has_named(on, devices)):
+            found = self._spot_on(on, shape, devices)
+            if found:
+                return found
+        raise BadCase("jobs", f"{task.workload} runs on {node}, but its GPUs are full")
+
+    def _spot_on(self, on: Node, shape: Shape, devices: tuple[str, ...]) -> Spot | None:
+        """The place on a node, which is then taken; None: its GPUs have no room."""
         if not shape.gpus:
-            return Spot(node)
+            return Spot(on.name)
         milli = shape.milli_on(on.gpu_memory_mib)
-        left = self._left[node]
+        left = self._left[on.name]
         chosen: list[int] = []
         for number in range(shape.gpus):
             device = devices[number] if number < len(devices) else None
-            gpu = self._gpu(node, device, milli, chosen)
+            gpu = self._gpu(on.name, device, milli, chosen)
             if gpu is None:
-                raise BadCase("jobs", f"{task.workload} runs on {node}, but its GPUs are full")
+                return None
             chosen.append(gpu)
         for gpu in chosen:
             left[gpu] -= milli
-        return Spot(node, tuple(sorted(chosen)), milli)
+        for device, gpu in zip(devices, chosen, strict=False):
+            self._named.setdefault((on.name, device), gpu)
+        return Spot(on.name, tuple(sorted(chosen)), milli)
+
+    def _has_named(self, on: Node, devices: tuple[str, ...]) -> bool:
+        return any((on.name, device) in self._named for device in devices)
 
     def _gpu(self, node: str, device: str | None, milli: int, taken: list[int]) -> int | None:
         left = self._left[node]
@@ -59,8 +77,4 @@ class Seating:
             return named
         empty = [at for at, amount in enumerate(left) if amount == WHOLE_GPU and at not in taken]
         any_ = [at for at, amount in enumerate(left) if amount >= milli and at not in taken]
-        for at in empty or any_:
-            if device is not None:
-                self._named.setdefault((node, device), at)
-            return at
-        return None
+        return next(iter(empty or any_), None)

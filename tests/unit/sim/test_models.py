@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from moiety.model.errors import TraceInvalid
 from moiety.sim.reading import Complaints
-from moiety.sim.scenario_file import RefusedCase, Scenario, read_scenarios
 from moiety.sim.tables import open_trace, read
 
 SEVERAL = "its GPUs are of several models, A100 and T4"
@@ -45,16 +43,3 @@ def test_in_alibabas_format(tmp_path: Path) -> None:
     (tmp_path / "pods_x.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\nj,1,1,1,9\n")
     with pytest.raises(TraceInvalid, match=SEVERAL):
         open_trace(tmp_path, None, 0)
-
-
-def test_in_a_scenario_and_the_same_model_on_two_nodes_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "case.json"
-    whole = {"name": "n", "gpus": 2, "cpu_milli": 8, "memory_bytes": 8}
-    case = {"name": "c", "nodes": [whole | {"model": ["T4", "A100"]}], "queues": [], "jobs": []}
-    parts = [whole | {"name": f"n/{model}", "gpus": 1, "model": model} for model in ("T4", "A100")]
-    file.write_text(json.dumps([case, case | {"name": "d", "nodes": parts}]))
-    [found, right] = read_scenarios(file)
-    assert isinstance(found, RefusedCase)
-    assert "cases[0].nodes[0].model" in found.error.what
-    assert INSTEAD in found.error.what
-    assert isinstance(right, Scenario)
