@@ -100,6 +100,24 @@ def test_a_server_that_is_killed_is_told_once_it_is_back(jobs: Jobs) -> None:
     assert jobs.steps(number, "JobID,State")[-1] == f"{number}.0|COMPLETED"
 
 
+def test_steps_that_ran_while_no_server_did_are_told_by_the_next(jobs: Jobs) -> None:
+    number = jobs.submit(
+        "await() { until [ -e $1 ]; do sleep 0.02; done; }\n"
+        "echo up >up; await down; srun -J lost true\necho on >on; await back; srun true\n"
+    )
+    jobs.until_there("up")
+    jobs.pool.kill()
+    (jobs.folder / "down").touch()
+    jobs.until_there("on")
+    jobs.pool.up()
+    (jobs.folder / "back").touch()
+    assert jobs.pool.ended(number).state is WorkState.DONE
+    assert jobs.steps(number, "JobID,JobName,State")[-2:] == [
+        f"{number}.0|lost|COMPLETED",
+        f"{number}.1|true|COMPLETED",
+    ]
+
+
 def test_a_job_started_anew_has_only_its_new_steps(jobs: Jobs) -> None:
     number = jobs.submit(
         "for at in 1 2; do srun -n1 true; done; echo $SLURM_RESTART_COUNT >count\n"

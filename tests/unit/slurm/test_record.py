@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
-from moiety.slurm.step.record import all_of, begin
+from moiety.slurm.step.record import begin
+
+
+def kept(folder: Path, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "steps" / f"{number}.json").read_text())
+    return found
 
 
 def test_steps_are_numbered_and_kept(tmp_path: Path) -> None:
@@ -13,21 +20,33 @@ def test_steps_are_numbered_and_kept(tmp_path: Path) -> None:
     second = begin(str(tmp_path), {"name": "b"})
     second.write(exit=3)
     assert (first.number, second.number) == (0, 1)
-    found = all_of(tmp_path)
-    assert [(each["number"], each["name"], each.get("exit")) for each in found] == [
-        (0, "a", None),
-        (1, "b", 3),
-    ]
-    assert found[0]["pid"] == os.getpid()
+    assert kept(tmp_path, 0) == first.content
+    assert kept(tmp_path, 1) == second.content
+    assert [first.content.get("exit"), second.content.get("exit")] == [None, 3]
+    assert first.content["pid"] == os.getpid()
 
 
 def test_a_job_whose_folder_is_gone_has_steps_nevertheless(tmp_path: Path) -> None:
     for spool in ("", str(tmp_path / "gone")):
         step = begin(spool, {})
-        step.write(exit=0)
-        assert (step.number, step.is_kept) == (0, False)
-    assert all_of(tmp_path) == []
-    step = begin(str(tmp_path), {})
-    (tmp_path / "steps" / "0.json").write_text("{")
-    assert all_of(tmp_path) == []
-    assert step.number == 0
+        step.write(ended_s=1.0)
+        step.was_told()
+        assert (step.number, step.is_kept, step.untold()) == (0, False, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_ended_and_was_not_told_is_found_by_the_next_step(tmp_path: Path) -> None:
+    for number in range(13):
+        step = begin(str(tmp_path), {"name": str(number)})
+        if number != 4:
+            step.write(ended_s=1.0)
+        if number % 2:
+            step.was_told()
+    (tmp_path / "steps" / "6.json").write_text("{")
+    (tmp_path / "steps" / "8.json").write_text("[]")
+    last = begin(str(tmp_path), {})
+    last.write(ended_s=2.0)
+    assert [each.content["name"] for each in last.untold()] == ["0", "2", "10", "12"]
+    later = begin(str(tmp_path), {})
+    assert [each.number for each in later.untold()] == [0, 2, 10, 12, last.number]
+    assert all(each.number < last.number for each in last.untold())

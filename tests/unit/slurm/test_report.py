@@ -85,6 +85,32 @@ def test_a_step_waits_only_so_long_for_a_pool(
     assert pool.has_answered.wait(30)
 
 
+def test_the_next_step_tells_what_could_not_be_told(
+    pool: FakePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "LAST_WAIT_S", 30.0)
+    for name in ("first", "refused", "damaged"):
+        record.begin(str(tmp_path), CONTENT | {"name": name}).write(ended_s=6.0)
+    (tmp_path / "steps" / "2.json").write_text('{"ended_s": 6.0}')
+    told = pool.post
+
+    def post(path: str, body: dict[str, Any]) -> None:
+        if body["step"]["name"] == "refused":
+            raise NotAllowed("not yours")
+        told(path, body)
+
+    monkeypatch.setattr(pool, "post", post)
+    for _ in range(2):  # the second has nothing left to tell but itself
+        step = record.begin(str(tmp_path), CONTENT | {"name": "next"})
+        teller = StepTeller(step, JOB)
+        step.write(ended_s=7.0)
+        teller.finish()
+    found = {(each["step"]["number"], each["step"].get("ended_s")) for _, each in pool.told}
+    assert {(0, 6.0), (3, 7.0), (4, 7.0)} <= found
+    assert {number for number, _ in found} == {0, 3, 4}
+    assert sum(each["step"]["number"] == 0 for _, each in pool.told) == 1
+
+
 def test_a_pool_that_refuses_is_not_asked_again(pool: FakePool, tmp_path: Path) -> None:
     pool.refusals = [NotAllowed("not yours")]
     step = record.begin(str(tmp_path), CONTENT)

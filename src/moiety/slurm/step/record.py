@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -11,6 +12,8 @@ from typing import Any, Final
 from moiety.agent.system.processes import start_time
 
 STEPS: Final = "steps"
+TOLD: Final = ".told"
+"""The ending of a mark beside a record: the pool knows how that step ended."""
 SPOOL_VARIABLE: Final = "MOIETY_JOB_SPOOL"
 
 
@@ -31,6 +34,31 @@ class StepRecord:
     def content(self) -> dict[str, Any]:
         """What is kept now."""
         return self._content
+
+    def untold(self) -> list[StepRecord]:
+        """Earlier steps of the job that have ended, and whose end the pool was not told.
+
+        The folder is made anew when the job starts again, so they are of this start of it.
+        """
+        if self._path is None:
+            return []
+        found = []
+        for path in sorted(self._path.parent.glob("*.json"), key=lambda p: (len(p.name), p.name)):
+            try:
+                content = json.loads(path.read_text())
+                step = StepRecord(int(path.stem), path, content)
+                has_ended = content.get("ended_s") is not None
+            except (OSError, ValueError, AttributeError):
+                continue  # the job's user has damaged it
+            if has_ended and step.number < self.number and not path.with_suffix(TOLD).exists():
+                found.append(step)
+        return found
+
+    def was_told(self) -> None:
+        """Write down that the pool knows how the step ended."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):  # the job is over, and its folder is gone
+                self._path.with_suffix(TOLD).touch()
 
     def write(self, **changes: Any) -> None:
         """Change what is kept."""
@@ -64,14 +92,3 @@ def begin(spool: str, content: dict[str, Any]) -> StepRecord:
     record = StepRecord(number, folder / f"{number}.json", content)
     record.write()
     return record
-
-
-def all_of(spool: Path) -> list[dict[str, Any]]:
-    """The records of all steps of a job, each with its `number`; what is damaged is left out."""
-    found = []
-    for path in sorted((spool / STEPS).glob("*.json"), key=lambda p: (len(p.name), p.name)):
-        try:
-            found.append(json.loads(path.read_text()) | {"number": int(path.stem)})
-        except (OSError, ValueError):
-            continue
-    return found

@@ -28,7 +28,8 @@ LAST_WAIT_S: Final = 2.0
 class StepTeller:
     """Tells the pool that a step has begun, and later how it ended, beside the step itself.
 
-    A step never waits for the pool before it ends. A pool that refuses is not asked again.
+    A step never waits for the pool before it ends. A pool that refuses is not asked again. What
+    could not be told of steps before this one is told with it.
     """
 
     def __init__(self, record: StepRecord, variables: Mapping[str, str]) -> None:
@@ -52,7 +53,10 @@ class StepTeller:
         while True:
             is_last = self._is_over.is_set()
             try:
-                self._tell()
+                self._tell(self._record)
+                if is_last:
+                    self._record.was_told()
+                self._tell_earlier()
             except (NoPool, PoolSilent):
                 if is_last:
                     time.sleep(AGAIN_FIRST_S)  # `finish` gives up before long
@@ -66,11 +70,22 @@ class StepTeller:
                 return
             self._is_over.wait()
 
-    def _tell(self) -> None:
-        content = self._record.content
+    def _tell_earlier(self) -> None:
+        """Tell how steps before this one ended, where no server was there at that time."""
+        for step in self._record.untold():
+            try:
+                self._tell(step)
+            except (NoPool, PoolSilent):
+                raise
+            except (KeyError, MoietyError):
+                pass  # damaged, or refused: it would be so again
+            step.was_told()
+
+    def _tell(self, record: StepRecord) -> None:
+        content = record.content
         step: dict[str, Any] = {name: content[name] for name in TOLD if name in content}
         step |= {"name": _as_text(step["name"])[:NAME_MAX], "command": _as_text(step["command"])}
-        step["number"] = self._record.number
+        step["number"] = record.number
         pool = SlurmPool()
         try:
             pool.post(of(self._job, "steps"), {"attempt": self._attempt, "step": step})
