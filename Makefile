@@ -90,10 +90,9 @@ format: $(WORK)/tools-check  ## write every file the way check wants it
 	@find native tests demo bench -name '*.[ch]' | xargs clang-format -i
 
 # The long run of what CI does for a minute: real processes for SECONDS, ten thousand virtual days, fuzzing, ThreadSanitizer.
-soak: $(WORK)/installed  ## faults for SECONDS (300) from SEED (1), SCHEDULES (10000) virtual days, fuzzing; kept in bench/results/latest.json
+soak: $(WORK)/installed  ## faults for SECONDS (300) from SEED (1), SCHEDULES (10000) virtual days, every test marked soak; counts kept in bench/results/latest.json
 	@$(PY) bench/soak.py --seconds $(or $(SECONDS),300) --schedules $(or $(SCHEDULES),10000) --seed $(or $(SEED),1)
-	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 \
-	  tests/integration/test_faults.py tests/native/test_fuzz.py tests/native/test_agent_races.py $(ARGS)
+	@$(PY) -m pytest -o cache_dir=$(WORK)/pytest -m soak -s --timeout 7200 $(ARGS)
 	@$(MAKE) --no-print-directory test-quarantined
 
 # The tests that depend on time, one after the other. 5: pytest found none, 77: this is not root.
