@@ -27,6 +27,8 @@ RUNTIMES: Final = ("podman", "runc")
 OLD_SUITE: Final = "bullseye"
 """the oldest Debian that is still among the current ones; its glibc is 2.31"""
 FETCH_S: Final = 300
+OPTIONS: Final = ("-o", "APT::Sandbox::User=root", "-o", "DPkg::Lock::Timeout=120")
+"""Of each call: as root all the way, and another call is waited for, in seconds."""
 SOURCES: Final = Path("/etc/apt")
 MIRROR: Final = re.compile(
     r"(?:^URIs:|^deb\b(?:\s+\[[^]]*\])?)\s+(\S+/debian)/?(?:\s|$)", re.MULTILINE
@@ -131,7 +133,7 @@ def apt(*arguments: str, cwd: Path | None = None) -> None:
         CannotBeHadError: it failed; the message is its last line.
     """
     done = subprocess.run(
-        ["apt-get", "-q", "-o", "APT::Sandbox::User=root", *arguments],
+        ["apt-get", "-q", *OPTIONS, *arguments],
         cwd=cwd,
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         stdin=subprocess.DEVNULL,

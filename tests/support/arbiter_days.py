@@ -6,13 +6,23 @@ short examples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from random import Random
+from typing import Any
+
+import pytest
 
 from moiety.arbiter.settings import OverduePolicy
 from moiety.arbiter.states import Apart
 from tests.support.arbiter_invariants import CHUNK_MOST, GPUS, ONE_OWNER, UNEQUAL_OWNERS
 from tests.support.arbiter_rules import NEVER, PROCESSES, Anything
+
+
+def first_half(seeds: Sequence[int]) -> list[Any]:
+    """Parameters of a test: the first half is for each run, the rest for `make soak`."""
+    half = len(seeds) // 2
+    return [*seeds[:half], *(pytest.param(seed, marks=pytest.mark.soak) for seed in seeds[half:])]
+
 
 WEIGHTS = {
     "join": 1.0,

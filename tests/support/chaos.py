@@ -27,8 +27,8 @@ from tests.support.virtual_agent import CAPACITY, World
 from tests.support.virtual_process import VirtualProcess
 
 STEPS: Final = 150
-DAYS_IN_CI: Final = 1000
-"""About half a minute."""
+DAYS_IN_CI: Final = 500
+"""About a quarter of a minute."""
 PROCESSES_MAX: Final = 5
 DEADLINE_S: Final = 2.0
 BUSY_STEPS: Final = 120

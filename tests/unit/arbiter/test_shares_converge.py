@@ -54,7 +54,7 @@ def charged(card: DividedCard, promised: list[tuple[Share, int]], seconds: float
     return [each / sum(found) for each in found]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(promises())
 @example([(Share(gpu=0.05), 60 << 30), (Share(gpu=0.95), 60 << 30)])
 def test_backlogged_programs_receive_their_parts(promised: list[tuple[Share, int]]) -> None:

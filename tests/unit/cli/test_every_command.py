@@ -17,6 +17,7 @@ from moiety.agent.control.options import FLAGS
 from moiety.cli import agent as agent_command
 from moiety.cli import container, jupyter, kube
 from moiety.model import errors
+from moiety.sim import tables
 from tests.unit.cli.commands import HOSTILE, Words, check_said, commands, long, options, outcome
 
 WITHOUT_JSON = {
@@ -102,6 +103,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     job = {"name": "j", "queue": "q", "gpus_per_task": 3, "tasks": [{"state": "pending"}]}
     case = {"name": "c", "nodes": [node], "queues": [queue], "jobs": [job]}
     (tmp_path / "cases.json").write_text(json.dumps([case]))
+    monkeypatch.setattr(tables, "PACKAGED", trace)  # replays take seconds of it
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
