@@ -94,8 +94,8 @@ def parts(text: str, number: str) -> list[str]:
 def test_a_job_has_the_same_keys(both: Both) -> None:
     numbers = both.submit("--hold", "-J", "held", "--array=1-4%2", "--gres=gpu:1", "--mem=100")
     shown = [
-        both.run("scontrol", "show", "job", numbers[0])[0].stdout,
-        both.run("scontrol", "show", "job", numbers[1])[1].stdout,
+        both.run("scontrol", "show", "jobid", numbers[0])[0].stdout,
+        both.run("scontrol", "show", "jobid", numbers[1])[1].stdout,
     ]
     real, ours = ([part.split("=", 1)[0] for part in text.split() if "=" in part] for text in shown)
     own = {"Comment"}

@@ -6,7 +6,9 @@ import getopt
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
+
+CLUSTERS: Final = ("moiety", "all")
 
 
 class UsageError(Exception):
@@ -30,12 +32,12 @@ class Given(dict[str, str]):
 
 
 def read(
-    program: str, arguments: Sequence[str], table: Mapping[str, str]
+    program: str, arguments: Sequence[str], table: Mapping[str, str], absent: Sequence[str] = ()
 ) -> tuple[Given, list[str]]:
     """Options and other words. `table` has long names, `=` after those with a value, and letters.
 
-    An option that is given again adds to a list of jobs, and else counts for more. Raises
-    UsageError.
+    `absent` are those that Slurm has and that would change the answer: they are refused. An option
+    that is given again adds to a list of jobs, and else counts for more. Raises UsageError.
     """
     letters = "".join(
         letter + (":" if name.endswith("=") else "") for name, given in table.items()
@@ -53,6 +55,11 @@ def read(
         name = by_letter.get(option, option[2:])
         is_more = name == "jobs" and name in given
         given[name] = f"{given[name]},{value}" if is_more else value
+    for name in (name for name in absent if name in given):
+        fail(program, f"--{name} cannot be used here")
+    for cluster in given.list("clusters") + given.list("cluster"):
+        if cluster not in CLUSTERS:
+            fail(program, f"No cluster {plain(cluster)[:80]!r}: there is only {CLUSTERS[0]}")
     return given, words
 
 

@@ -32,6 +32,11 @@ OPTIONS: Final = {
     "unused": "", "usage": "", "use-local-uid": "", "user=": "", "verbose": "v", "version": "V",
     "wckeys=": "W", "whole-hetjob=": "", "yaml": "", "duplicates=": "",
 }  # fmt: skip
+LABELS: Final = {"qos": "qos", "wckeys": "wckey"}
+ABSENT: Final = (
+    "completion", "constraints", "flags", "gid", "group", "ncpus", "nnodes", "reason",
+    "timelimit-max", "timelimit-min", "truncate", "units", "yaml",
+)  # fmt: skip
 HELP: Final = """\
 Usage: sacct [-a] [-b] [-E endtime] [-j jobs] [-n] [-o format] [-p | -P] [-r partitions]
              [-S starttime] [-s states] [-u users] [-X] [--name names] [--json]
@@ -41,7 +46,7 @@ Jobs of the moiety pool of this machine. docs/reference-slurm-commands.md says m
 def main(arguments: list[str]) -> int:
     """Run `sacct`; the exit code."""
     try:
-        given, words = options.read(NAME, arguments, OPTIONS)
+        given, words = options.read(NAME, arguments, OPTIONS, ABSENT)
         if given.has("help", "usage"):
             print(HELP)
             return 0
@@ -94,6 +99,8 @@ def wanted_of(given: Given, now_s: float) -> Wanted:
         states=wanted_states or frozenset(JobState),
         partitions=frozenset(given.list("partition")),
         accounts=frozenset(given.list("accounts") + given.list("account")),
+        hosts=selection.hosts_of(NAME, given),
+        labels=selection.labels_of(given, LABELS),
         since_s=since_s,
         steps=not given.has("allocations"),
     )

@@ -24,6 +24,7 @@ OPTIONS: Final = {
     "sibling=": "", "signal=": "s", "state=": "t", "usage": "", "user=": "u", "verbose": "v",
     "version": "V", "wckey=": "",
 }  # fmt: skip
+LABELS: Final = {"qos": "qos", "reservation": "reservation", "wckey": "wckey"}
 FILTERS: Final = ("account", "jobname", "name", "me", "nodelist", "partition", "qos",
                   "reservation", "state", "user", "wckey")  # fmt: skip
 HELP: Final = """\
@@ -102,6 +103,8 @@ def _wanted(given: Given, ids: tuple[JobId, ...]) -> Wanted:
         states=frozenset(found) or None,
         partitions=frozenset(given.list("partition")),
         accounts=frozenset(given.list("account")),
+        hosts=selection.hosts_of(NAME, given),
+        labels=selection.labels_of(given, LABELS),
     )
 
 

@@ -28,6 +28,7 @@ OPTIONS: Final = {
     "hide": "", "json": "", "local": "", "oneliner": "o", "quiet": "Q", "sibling": "", "uid=": "u",
     "usage": "", "verbose": "v", "version": "V", "yaml": "",
 }  # fmt: skip
+ABSENT: Final = ("json", "uid", "yaml")
 HELP: Final = """\
 Usage: scontrol [-o] show job|step|node|partition|config|hostnames|hostlist [NAME]
        scontrol hold|release|requeue|requeuehold|suspend|resume JOB[,JOB...]
@@ -39,7 +40,7 @@ Jobs of the moiety pool of this machine. docs/reference-slurm-commands.md says m
 def main(arguments: list[str]) -> int:
     """Run `scontrol`; the exit code."""
     try:
-        given, words = options.read(NAME, arguments, OPTIONS)
+        given, words = options.read(NAME, arguments, OPTIONS, ABSENT)
         if given.has("help", "usage") or not words:
             print(HELP)
             return 0
@@ -96,6 +97,7 @@ def _show(given: Given, words: list[str]) -> int:
         return 0
     table: tuple[tuple[str, int, Callable[[Given, list[str]], int]], ...] = (
         ("jobs", 1, _show_jobs),
+        ("jobid", 4, _show_jobs),
         ("nodes", 1, _show_node),
         ("partitions", 1, _show_partition),
         ("config", 3, _show_config),

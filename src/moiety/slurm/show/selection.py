@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.slurm.pool import SlurmPool
-from moiety.slurm.show import jobids, states
+from moiety.slurm.show import hostlist, jobids, states
 from moiety.slurm.show.jobids import JobId
 from moiety.slurm.show.jobs import SlurmJob, of_page
+from moiety.slurm.show.options import Given, fail, plain
 from moiety.slurm.show.states import JobState
 
 PAGE: Final = 1000
@@ -30,6 +31,10 @@ class Wanted:
     """None: what has not ended."""
     partitions: frozenset[str] = frozenset()
     accounts: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    """Only jobs that run, or ran, on one of these."""
+    labels: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """What jobs said when they were submitted: by the name of a label, the values that will do."""
     since_s: float | None = None
     """With jobs that have ended since then."""
     until_s: float | None = None
@@ -99,6 +104,11 @@ def matches(job: SlurmJob, wanted: Wanted) -> bool:
         return False
     if wanted.partitions and job.partition not in wanted.partitions:
         return False
+    if wanted.hosts and job.nodes not in wanted.hosts:
+        return False
+    for label, values in wanted.labels.items():
+        if not values & set(str(getattr(job.labels, label)).split(",")):
+            return False
     return not wanted.accounts or bool({job.account, job.row["project"]} & wanted.accounts)
 
 
@@ -110,6 +120,21 @@ def names(wanted: JobId, job: SlurmJob) -> bool:
         return False
     own = job.indices if job.indices is not None else (job.row["array_index"],)
     return any(index in wanted.indices for index in own)
+
+
+def labels_of(given: Given, of: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """The values of options that mean labels; `of` has the label of each option."""
+    return {
+        label: frozenset(given.list(option)) for option, label in of.items() if given.has(option)
+    }
+
+
+def hosts_of(program: str, given: Given) -> frozenset[str]:
+    """The hosts of `--nodelist`; raises UsageError."""
+    try:
+        return frozenset(hostlist.expand(given.get("nodelist", "")))
+    except ValueError:
+        fail(program, f"Invalid node list: {plain(given['nodelist'])[:80]}")
 
 
 def users_of(texts: Iterable[str]) -> tuple[frozenset[str], list[str]]:

@@ -24,6 +24,7 @@ OPTIONS: Final = {
     "noheader": "h", "partition=": "p", "reservation": "T", "responding": "r", "sort=": "S",
     "states=": "t", "summarize": "s", "usage": "", "verbose": "v", "version": "V",
 }  # fmt: skip
+ABSENT: Final = ("iterate", "json", "reservation")
 USUAL: Final = "%9P %.5a %.10l %.6D %.6t %N"
 LONG: Final = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
 NODES: Final = "%10N %.5D %.9P %6t"
@@ -144,7 +145,7 @@ NAMES: Final[dict[str, Column[Machine]]] = {
 def main(arguments: list[str]) -> int:
     """Run `sinfo`; the exit code."""
     try:
-        given, words = options.read(NAME, arguments, OPTIONS)
+        given, words = options.read(NAME, arguments, OPTIONS, ABSENT)
         if given.has("help", "usage"):
             print(HELP)
             return 0

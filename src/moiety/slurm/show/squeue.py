@@ -35,6 +35,7 @@ OPTIONS: Final = {
     "qos=": "q", "reservation=": "R", "sibling": "", "sort=": "S", "start": "", "states=": "t",
     "steps": "s", "usage": "", "user=": "u", "users=": "", "verbose": "v", "version": "V",
 }  # fmt: skip
+LABELS: Final = {"licenses": "licenses", "qos": "qos", "reservation": "reservation"}
 HELP: Final = """\
 Usage: squeue [-A account] [-h] [-i seconds] [-j jobid] [-l] [--me] [-n name] [-o format]
               [-O format] [-p partition] [-r] [-s [JOB.STEP,...]] [--start]
@@ -130,6 +131,8 @@ def wanted_of(given: Given) -> Wanted:
         states=_states(given),
         partitions=frozenset(given.list("partition")),
         accounts=frozenset(given.list("account")),
+        hosts=selection.hosts_of(NAME, given),
+        labels=selection.labels_of(given, LABELS),
         why=not given.has("steps"),
         starts=given.has("start"),
         fold=_folds(given, ids),
@@ -231,9 +234,6 @@ def show(given: Given, wanted: Wanted, cells: Sequence[Cell[SlurmJob]]) -> int:
     if len(wanted.ids) == 1 and not found and not _is_known(wanted):
         print("slurm_load_jobs error: Invalid job id specified", file=sys.stderr)
         return 1
-    if given.has("nodelist"):
-        hosts = set(given.list("nodelist"))
-        found = [job for job in found if job.nodes in hosts]
     if given.has("start"):
         found = [job for job in found if job.waits]
     if wanted.fold:
