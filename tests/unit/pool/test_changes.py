@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -81,19 +82,57 @@ def test_work_that_comes_back_has_no_gpus(store: sqlite3.Connection) -> None:
     assert (row.state, row.cards, row.ended_s, row.exit_code) == (WorkState.DONE, [1], 250.0, 0)
 
 
+def cancel(store: sqlite3.Connection, number: int) -> tuple[WorkState, str, bool]:
+    row, is_to_be_told = changes.cancel(store, number, "cancelled", "by ann", 9.0)
+    return row.state, row.intent, is_to_be_told
+
+
 def test_no_state_follows_an_end(store: sqlite3.Connection) -> None:
     number = submitted(store).id
-    assert changes.cancel_waiting(store, number, "cancelled by ann", 1.0) is not None
-    assert changes.cancel_waiting(store, number, "again", 2.0) is None
+    for _ in range(2):
+        assert cancel(store, number) == (WorkState.CANCELLED, "", False)
     with pytest.raises(WorkStateWrong, match="is cancelled: it cannot become pending"):
         changes.transition(store, number, WorkState.PENDING)
-    running = submitted(store).id
-    changes.begin_attempt(store, running, 1, [0], 3.0)
-    with pytest.raises(WorkStateWrong) as caught:
-        changes.transition(store, running, WorkState.HELD, reason="x") and changes.transition(
-            store, running, WorkState.RUNNING
-        )
-    assert caught.value.exit_code == 75
+    for act in (changes.release, partial(changes.hold, reason="x")):
+        with pytest.raises(WorkStateWrong):
+            act(store, number)
+
+
+def test_work_that_has_gpus_is_neither_held_nor_released(store: sqlite3.Connection) -> None:
+    number = submitted(store).id
+    assert changes.hold(store, number, "held by ann").state is WorkState.HELD
+    assert changes.hold(store, number, "held by bob").reason == "held by ann"
+    for _ in range(2):
+        row = changes.release(store, number)
+        assert (row.state, row.reason) == (WorkState.PENDING, "")
+    changes.begin_attempt(store, number, 1, [0], 3.0)
+    states = [None, WorkState.RUNNING, WorkState.SUSPENDING, WorkState.SUSPENDED]
+    for state in [*states, WorkState.RESUMING, WorkState.ENDING]:
+        if state:
+            changes.transition(store, number, state)
+        before = rows.workload(store, number)
+        with pytest.raises(WorkStateWrong, match="it cannot become held") as caught:
+            changes.hold(store, number, "x")
+        assert caught.value.exit_code == 75
+        with pytest.raises(WorkStateWrong):
+            changes.release(store, number)
+        assert rows.workload(store, number) == before
+        assert changes.begin_attempt(store, number, 2, [1], 4.0) is None, "it starts once"
+
+
+def test_what_is_cancelled_ends_whatever_it_does_by_then(store: sqlite3.Connection) -> None:
+    number = submitted(store).id
+    changes.begin_attempt(store, number, 1, [0], 3.0)
+    changes.transition(store, number, WorkState.ENDING, intent="preempted")
+    assert cancel(store, number) == (WorkState.ENDING, "cancelled", False), "it would come back"
+    came_back = submitted(store).id
+    changes.begin_attempt(store, came_back, 1, [0], 3.0)
+    changes.transition(store, came_back, WorkState.ENDING, intent="preempted")
+    changes.end_attempt(store, came_back, 1, WorkState.PENDING, "preempted", 5.0)
+    assert cancel(store, came_back) == (WorkState.CANCELLED, "", False)
+    starting = submitted(store).id
+    changes.begin_attempt(store, starting, 1, [0], 3.0)
+    assert cancel(store, starting) == (WorkState.ENDING, "cancelled", True)
 
 
 def test_projects_are_made_and_changed_live(store: sqlite3.Connection) -> None:

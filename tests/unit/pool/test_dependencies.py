@@ -121,7 +121,7 @@ def test_after_a_begin_it_may_take_minutes(store: sqlite3.Connection) -> None:
     assert blocked(store, at_once.id) == "waits"
     row = rows.workload(store, later.id)
     assert (row.blocked, row.begin_after_s) == ("", 1300.0)
-    changes.cancel_waiting(store, other, "cancelled", 1001.0)
+    changes.cancel(store, other, "cancelled", "cancelled", 1001.0)
     assert blocked(store, at_once.id) == "", "a cancelled one counts as begun"
 
 

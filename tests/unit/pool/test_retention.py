@@ -79,10 +79,10 @@ def test_an_array_stays_until_all_of_it_is_over(store: sqlite3.Connection) -> No
     first = submitted(store, array="0-2").id
     submitted(store)
     for number in (first, first + 1):
-        changes.cancel_waiting(store, number, "", 1000.0)
+        changes.cancel(store, number, "cancelled", "", 1000.0)
     delete_old(store, 9000.0)
     assert first in there(store)
-    changes.cancel_waiting(store, first + 2, "", 1000.0)
+    changes.cancel(store, first + 2, "cancelled", "", 1000.0)
     submitted(store)
     delete_old(store, 9000.0)
     assert not {first, first + 1, first + 2} & set(there(store))

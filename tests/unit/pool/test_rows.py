@@ -18,9 +18,9 @@ def test_a_name_means_the_one_that_lives_and_else_the_last(tmp_path: Path) -> No
     with pytest.raises(WorkAmbiguous, match="2 workloads are called sweep") as caught:
         rows.find(store, "sweep")
     assert f"{old}, {new}" in caught.value.hint
-    changes.cancel_waiting(store, new, "", 1.0)
+    changes.cancel(store, new, "cancelled", "", 1.0)
     assert rows.find(store, "sweep").id == old
-    changes.cancel_waiting(store, old, "", 2.0)
+    changes.cancel(store, old, "cancelled", "", 2.0)
     assert rows.find(store, "sweep").id == new
     assert rows.find(store, str(old)).id == old
     for target in ("other", "99", "²", ""):
@@ -33,7 +33,7 @@ def test_pages_follow_each_other(tmp_path: Path) -> None:
     for _ in range(5):
         submitted(store)
     for number in (1, 2, 3):
-        changes.cancel_waiting(store, number, "", float(number))
+        changes.cancel(store, number, "cancelled", "", float(number))
     submitted(store, hold=True)
     page = rows.page(store, limit=2)
     assert ([row.id for row in page.rows], page.after) == ([4, 5], 5)

@@ -19,7 +19,7 @@ def store(tmp_path: Path) -> sqlite3.Connection:
 
 
 def end(store: sqlite3.Connection, number: int, at_s: float) -> None:
-    changes.cancel_waiting(store, number, "cancelled by ann", at_s)
+    changes.cancel(store, number, "cancelled", "cancelled by ann", at_s)
 
 
 def found(store: sqlite3.Connection, **wanted: object) -> list[int]:

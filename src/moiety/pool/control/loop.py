@@ -19,7 +19,7 @@ from moiety.model.errors import MoietyError, StarterGone, WorkStateWrong
 from moiety.model.share import Priority
 from moiety.pool.control import machine, suspendable
 from moiety.pool.control.card_watch import CardWatch
-from moiety.pool.control.outcomes import of_failed_start, of_no_starter
+from moiety.pool.control.outcomes import CANCELLED, of_failed_start, of_no_starter
 from moiety.pool.control.running import RunningWork
 from moiety.pool.control.suspension import SuspendedWork
 from moiety.pool.engine.messages import (
@@ -252,6 +252,18 @@ class PoolLoop:
             )
         )
         self.running.terminate(number)
+        return row
+
+    async def cancel(self, number: int, reason: str) -> WorkRow:
+        """Take a workload out of the queue, or tell it to end, whatever it does by then."""
+        row, is_to_be_told = await self.write(
+            partial(
+                changes.cancel, number=number, intent=CANCELLED, reason=reason, now_s=time.time()
+            )
+        )
+        if is_to_be_told:
+            self.running.terminate(number)
+        self.changed()
         return row
 
     async def _commit(self, start: StartOrder) -> LaunchOrder | None:

@@ -150,13 +150,45 @@ def wrong_state(row: WorkRow, state: WorkState) -> WorkStateWrong:
     return WorkStateWrong(f"workload {row.id} is {row.state}: it cannot become {state}", hint)
 
 
-def cancel_waiting(
-    connection: sqlite3.Connection, number: int, reason: str, now_s: float
-) -> WorkRow | None:
-    """Take a workload out of the queue; None if it does not wait any more."""
-    if rows.workload(connection, number).state not in WAITING:
-        return None
-    return transition(connection, number, WorkState.CANCELLED, reason=reason, ended_s=now_s)
+def hold(connection: sqlite3.Connection, number: int, reason: str) -> WorkRow:
+    """Keep a workload that waits from starting; raises WorkStateWrong if it does not wait."""
+    row = rows.workload(connection, number)
+    if row.state is WorkState.HELD:
+        return row
+    if row.state is not WorkState.PENDING:  # HELD follows others too, once their attempt is over
+        raise wrong_state(row, WorkState.HELD)
+    return transition(connection, number, WorkState.HELD, reason=reason)
+
+
+def release(connection: sqlite3.Connection, number: int) -> WorkRow:
+    """Let a held workload start; raises WorkStateWrong if it does not wait."""
+    row = rows.workload(connection, number)
+    if row.state is WorkState.PENDING:
+        return row
+    if row.state is not WorkState.HELD:
+        raise wrong_state(row, WorkState.PENDING)
+    return transition(
+        connection, number, WorkState.PENDING, reason="", failures=0, not_before_s=0.0
+    )
+
+
+def cancel(
+    connection: sqlite3.Connection, number: int, intent: str, reason: str, now_s: float
+) -> tuple[WorkRow, bool]:
+    """Take a workload out of the queue, or have it end; whether it has to be told.
+
+    `intent` is why it ends. One that is over stays as it is.
+    """
+    row = rows.workload(connection, number)
+    if row.state in WAITING:
+        values: dict[str, Any] = {"reason": reason, "ended_s": now_s}
+        return transition(connection, number, WorkState.CANCELLED, **values), False
+    if row.state is WorkState.ENDING:  # it was told, and would come back
+        set_intent(connection, number, intent)
+        return rows.workload(connection, number), False
+    if row.state in ENDS:
+        return row, False
+    return transition(connection, number, WorkState.ENDING, intent=intent, reason=reason), True
 
 
 def set_intent(connection: sqlite3.Connection, number: int, intent: str) -> None:

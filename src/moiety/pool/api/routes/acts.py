@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import sqlite3
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,10 +14,8 @@ from moiety.pool.api.answers import answer
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes import arrays
-from moiety.pool.control.outcomes import CANCELLED
 from moiety.pool.model.records import BY_USER, WorkRow
-from moiety.pool.model.states import RESTING, WAITING, WorkState
-from moiety.pool.store import changes, rows
+from moiety.pool.store import changes
 from moiety.pool.store.targets import Target
 
 
@@ -39,45 +38,27 @@ async def own_target(pool: ServedPool, request: Request, caller: Caller, act: st
 async def on_cancel(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """End a workload, or take it out of the queue."""
     target = await own_target(pool, request, caller, "cancel")
-    row, reason = target.row, f"cancelled by {caller.user}"
+    reason = f"cancelled by {caller.user}"
     if target.is_array:
         return answer(await arrays.cancel(pool, target, reason))
-    found = await pool.loop.write(
-        lambda connection: changes.cancel_waiting(connection, row.id, reason, time.time())
-    )
-    if found is not None:
-        pool.loop.changed()
-        return answer(caller.shown(found))
-    row = rows.workload(pool.reader, row.id)
-    if row.state in RESTING or row.state in (WorkState.STARTING, WorkState.RUNNING):
-        row = await pool.loop.end(row.id, CANCELLED, reason)
-    elif row.state is WorkState.ENDING:  # it would come back
-        await pool.loop.write(partial(changes.set_intent, number=row.id, intent=CANCELLED))
-    return answer(caller.shown(row))
+    return answer(caller.shown(await pool.loop.cancel(target.row.id, reason)))
 
 
 async def on_hold(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """Keep a waiting workload from starting."""
     target = await own_target(pool, request, caller, "hold")
-    row = target.row
+    reason = f"held by {caller.user}"
     if target.is_array:
-        return answer(await arrays.hold(pool, target, f"held by {caller.user}"))
-    if row.state is WorkState.HELD:
-        return answer(caller.shown(row))
-    return await _change(pool, caller, row, WorkState.HELD, reason=f"held by {caller.user}")
+        return answer(await arrays.hold(pool, target, reason))
+    return await _change(pool, caller, partial(changes.hold, number=target.row.id, reason=reason))
 
 
 async def on_release(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """Let a held workload start."""
     target = await own_target(pool, request, caller, "release")
-    row = target.row
     if target.is_array:
         return answer(await arrays.release(pool, target))
-    if row.state is WorkState.PENDING:
-        return answer(caller.shown(row))
-    return await _change(
-        pool, caller, row, WorkState.PENDING, reason="", failures=0, not_before_s=0.0
-    )
+    return await _change(pool, caller, partial(changes.release, number=target.row.id))
 
 
 async def on_suspend(pool: ServedPool, request: Request, caller: Caller) -> Response:
@@ -101,12 +82,9 @@ async def on_resume(pool: ServedPool, request: Request, caller: Caller) -> Respo
 
 
 async def _change(
-    pool: ServedPool, caller: Caller, row: WorkRow, state: WorkState, **values: Any
+    pool: ServedPool, caller: Caller, change: Callable[[sqlite3.Connection], WorkRow]
 ) -> Response:
-    if row.state not in WAITING:
-        raise changes.wrong_state(row, state)
-    changed = partial(changes.transition, number=row.id, state=state, **values)
-    found: WorkRow = await pool.loop.write(changed)
+    found = await pool.loop.write(change)
     pool.loop.changed()
     return answer(caller.shown(found))
 

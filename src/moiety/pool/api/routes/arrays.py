@@ -14,10 +14,9 @@ from moiety.model.errors import WorkStateWrong
 from moiety.pool.api.answers import answer
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
-from moiety.pool.control.outcomes import CANCELLED
 from moiety.pool.model.records import BY_USER, ArrayStatus, WorkRow
-from moiety.pool.model.states import ENDS, WorkState
-from moiety.pool.store import array_changes, changes, rows, targets
+from moiety.pool.model.states import ENDS
+from moiety.pool.store import array_changes, rows, targets
 from moiety.pool.store.targets import Target
 
 
@@ -33,11 +32,7 @@ async def cancel(pool: ServedPool, target: Target, reason: str) -> WorkRow:
     """Take tasks out of the queue, and end those that have GPUs."""
     change = partial(array_changes.cancel_waiting, target=target, reason=reason)
     for row in await pool.loop.write(partial(change, now_s=time.time())):
-        if row.state is WorkState.ENDING:  # it would come back
-            await pool.loop.write(partial(changes.set_intent, number=row.id, intent=CANCELLED))
-            continue
-        with contextlib.suppress(WorkStateWrong):  # it has just ended
-            await pool.loop.end(row.id, CANCELLED, reason)
+        await pool.loop.cancel(row.id, reason)
     return _changed(pool, target)
 
 
