@@ -120,8 +120,8 @@ def test_one_process_that_fails_ends_the_others(pool: PoolNode) -> None:
 
 
 def test_a_gpu_on_which_different_programs_fail_at_once_is_drained(pool: PoolNode) -> None:
-    for code in (3, 4, 5):
-        row = pool.ended(pool.submit(f"exit {code}"))
+    for name in ("train", "tune", "serve"):
+        row = pool.ended(pool.submit("exit 3", argv=[name, "-c", "exit 3"]))
         assert row.cards == [0]
     until(lambda: pool.node.json("gpu", "ls")[0]["drained"], "it is drained")
     number = pool.submit("true")

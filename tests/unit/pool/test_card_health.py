@@ -22,7 +22,7 @@ PREEMPTED = AttemptOutcome(WorkState.PENDING, "for nlp")
 
 
 def work(number: int, **values: object) -> WorkRow:
-    return msgspec.structs.replace(ROW, id=number, **({"command": f"run {number}"} | values))
+    return msgspec.structs.replace(ROW, id=number, **({"command": f"python {number}.py"} | values))
 
 
 def drained(*ends: tuple[WorkRow, AttemptOutcome], after_s: float = 1.0) -> dict[int, str]:
@@ -33,7 +33,7 @@ def drained(*ends: tuple[WorkRow, AttemptOutcome], after_s: float = 1.0) -> dict
 
 
 def test_the_third_workload_that_fails_at_once_drains_the_gpu() -> None:
-    ends = [(work(7), FAILED), (work(8), NOT_STARTED), (work(9), RETRIED)]
+    ends = [(work(7), FAILED), (work(8), FAILED), (work(9), RETRIED)]
     assert drained(*ends[:2]) == {}
     assert drained(*ends) == {2: "workloads 7, 8, 9 failed on it within 10 s each"}
     assert drained(*ends, after_s=10.0) == {}, "they have used their GPU"
@@ -48,6 +48,19 @@ def test_a_program_counts_once_and_another_user_of_it_again() -> None:
     assert drained(*same) == {}, "it was submitted again and again"
     others = [(work(at, command="python train.py", uid=at), FAILED) for at in range(3)]
     assert drained(*others) == {2: "workloads 0, 1, 2 failed on it within 10 s each"}
+
+
+def test_a_sweep_with_a_mistake_in_its_script_drains_nothing() -> None:
+    health = CardHealth()
+    for at in range(24):
+        row = work(at, command=f"python train.py --lr 0.{at}", cards=[at % 8])
+        assert health.ended(row, FAILED, 101.0) == {}
+    shell = [(work(at, command=f"/bin/sh -c 'python {at}'"), FAILED) for at in range(5)]
+    assert drained(*shell) == {}
+
+
+def test_work_that_could_not_be_started_says_nothing() -> None:
+    assert drained(*((work(at), NOT_STARTED) for at in range(9))) == {}
 
 
 def test_a_program_that_fails_everywhere_says_nothing_about_a_gpu() -> None:

@@ -1,7 +1,9 @@
 """Finds GPUs on which one workload after the other fails at once, so that they get no more.
 
 A program that fails wherever it runs says nothing about a GPU, and neither does one that is
-submitted again and again. So only different programs count, and none that failed elsewhere, too.
+submitted again and again, be it with other arguments each time: a sweep with a mistake in its
+script must not drain a machine. So only different programs count, and none that failed elsewhere,
+too. Work that could not be started has not used its GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ EARLY_S: Final = 10.0
 PROGRAMS_MAX: Final = 1000
 """The number of programs whose failures are kept."""
 Program = tuple[int, str]
-"""A user and a command."""
+"""A user and a program: what is run, and with an interpreter the first word after it."""
 
 
 @dataclass(slots=True)
@@ -35,7 +37,7 @@ class CardHealth:
 
     def ended(self, row: WorkRow, outcome: AttemptOutcome, now_s: float) -> dict[int, str]:
         """Take note of an attempt, by the row as it was; returns GPUs to drain, with the reason."""
-        program = row.uid, row.command
+        program = row.uid, " ".join(row.command.split()[:2])
         if not _says_something(outcome):
             return {}
         early = row.began_s is not None and now_s - row.began_s < EARLY_S
@@ -67,7 +69,7 @@ class CardHealth:
 def _says_something(outcome: AttemptOutcome) -> bool:
     """Whether it says something: a program that was told to end does not."""
     word = outcome.word
-    return word.startswith(("exited", "failed to start", "signaled")) and outcome.state not in (
+    return word.startswith(("exited", "signaled")) and outcome.state not in (
         WorkState.CANCELLED,
         WorkState.TIMED_OUT,
     )
