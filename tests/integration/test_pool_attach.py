@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
+from moiety.pool.model.states import WorkState
 from moiety.testing.waiting import until
 from tests.support.pool_node import MakePool
 
 ONE = "A100-80:memory=96MiB"
+MIB = 1 << 20
 SAYS = "echo $MOIETY_JOB_ID; pwd; echo ${MOIETY_SOCKET:+shares}"
 
 
@@ -44,3 +47,30 @@ def test_it_follows_from_now_on_and_ends_as_the_workload_does(make_pool: MakePoo
     over = pool.node.cli("attach", str(number), "--", "true")
     assert over.returncode != 0
     assert "only beside one that runs" in over.stderr
+
+
+def test_a_program_that_outlives_the_work_beside_it_keeps_its_gpu(
+    make_pool: MakePool, programs: Path, kernels: Path
+) -> None:
+    pool = make_pool(ONE)
+    wait, opens = pool.gate("open")
+    number = pool.submit(wait, gpus=1, environment=pool.node.env)
+    pool.until_state(number, "running")
+    worker = [str(programs / "worker"), str(kernels), str(60 * MIB), "1000000", "0", "0", "1"]
+    beside = subprocess.Popen(
+        [sys.executable, "-m", "moiety", "attach", str(number), "--", *worker],
+        env=pool.node.env, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: pool.node.json("ps"), "it has memory of the GPU")
+    next_ = pool.submit("true", gpus=1)
+    opens.touch()
+    assert pool.ended(number).state is WorkState.DONE
+    until(
+        lambda: "outside" in pool.node.cli("explain", str(next_)).stdout,
+        "its GPU is known to be used",
+    )
+    row = pool.row(next_)
+    assert (row.state, row.failures < 2) == (WorkState.PENDING, True), row
+    beside.kill()
+    beside.wait()
+    assert pool.ended(next_).state is WorkState.DONE

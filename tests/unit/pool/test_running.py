@@ -72,6 +72,32 @@ def test_the_end_of_work_waits_for_room_on_the_disk(
     assert told == [None]
 
 
+def test_a_share_is_the_pools_as_long_as_its_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FULL_S", 0.0)
+    monkeypatch.setattr(module, "LEAVES_S", 0.0)
+    store = store_in(tmp_path)
+    disk: Any = SmallDisk(store)
+    cards: Any = WellCards()
+    work = RunningWork(paths_in(tmp_path), disk, lambda: None, cards=cards)
+
+    async def live() -> list[set[str]]:
+        seen = []
+        for attempt, name in ((1, "run-4"), (2, "run-9")):
+            work._shares[1, attempt] = name
+            seen.append(set(work.agent_workloads))
+            await work.end(1, attempt, done)
+            later = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.001, later.set)
+            await later.wait()
+        return [*seen, set(work.agent_workloads)]
+
+    submitted(store)
+    changes.begin_attempt(store, 1, 1, [0], 101.0)
+    assert asyncio.run(live()) == [{"run-4"}, {"run-9"}, set()]
+
+
 class Deaf:
     """A supervisor whose queue of signals is full."""
 

@@ -37,6 +37,8 @@ ASK_AGAIN_S: Final = 5.0
 """Time between two requests to settle one workload: the starter may be another one by then."""
 FULL_S: Final = 1.0
 """Time between two tries to write where the disk is full."""
+LEAVES_S: Final = 0.5
+"""How long after an attempt its share may still be the pool's: the agent sees the end by itself."""
 Decide = Callable[..., AttemptOutcome]
 
 
@@ -54,8 +56,8 @@ class RunningWork:
         """`changed` is called after each change of a state; `starts` settles what is left."""
         self._cards = cards
         self.by_number: dict[int, Supervised] = {}
-        self.agent_workloads: set[str] = set()
-        """The agent's names of all shares that this pool has or had."""
+        self._shares: dict[tuple[int, int], str] = {}
+        """By workload and attempt: the agent's name of its share."""
         self._paths = paths
         self._writer = writer
         self._changed = changed
@@ -69,7 +71,7 @@ class RunningWork:
         for row in active:
             name = await self._write(partial(changes.agent_workload, number=row.id))
             if name:
-                self.agent_workloads.add(name)
+                self._shares[row.id, row.attempt] = name
             await self._adopt(row, name)
 
     async def _adopt(self, row: WorkRow, name: str) -> None:
@@ -88,10 +90,19 @@ class RunningWork:
                     return
             await asyncio.sleep(AGAIN_S)
 
+    @property
+    def agent_workloads(self) -> frozenset[str]:
+        """The agent's names of the shares of this pool's attempts.
+
+        A share that stays after its attempt, because a program of it lives on, is none of them: its
+        GPUs are not free, whatever the store says.
+        """
+        return frozenset(self._shares.values())
+
     async def began(self, row: WorkRow, launched: Launched) -> None:
         """A supervisor was told to begin."""
         if launched.agent_workload:
-            self.agent_workloads.add(launched.agent_workload)
+            self._shares[row.id, row.attempt] = launched.agent_workload
         found = adopt(row.id, row.attempt, launched.process, launched.agent_workload)
         if found is None:  # it has ended already
             await asyncio.to_thread(_wait_for, launched.child)
@@ -183,6 +194,8 @@ class RunningWork:
 
         await asyncio.to_thread(remove, self._paths, number)  # before another attempt has its own
         found = await self._write(work)
+        loop = asyncio.get_running_loop()
+        loop.call_later(LEAVES_S, self._shares.pop, (number, attempt), None)
         self._changed()
         if found is not None:
             before, outcome = found
