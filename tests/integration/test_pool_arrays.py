@@ -76,3 +76,23 @@ def test_an_array_that_makes_no_sense_is_refused(pool: PoolNode) -> None:
         done = pool.node.cli("submit", "--array", array, "--", "true")
         assert (done.returncode, said in done.stderr) == (64, True), done.stderr
     assert pool.live() == []
+
+
+def test_all_tasks_that_can_be_changed_are(pool: PoolNode) -> None:
+    script, opens = pool.gate("open")
+    pool.node.env["SCRIPT"] = script
+    code = '[ "$MOIETY_ARRAY_INDEX" != 0 ] && eval "$SCRIPT"'
+    log = f"{pool.node.folder}/%A-%a.log"
+    options = ("--array", "0-3%2", "--gpu", "0.1", "--log", log)
+    pool.node.cli("submit", *options, "--", "sh", "-c", code)
+    for number in (2, 3):
+        pool.until_state(number, "running")
+    changed = pool.node.cli("update", "1", "--time", "1h")
+    assert changed.stdout == "array 1: 1 failed, 1 pending, 2 running\n", changed.stderr
+    limits = [pool.row(number).time_limit_s for number in (1, 2, 3, 4)]
+    assert limits == [None, 3600.0, 3600.0, 3600.0]
+    opens.touch()
+    for number in (2, 3, 4):
+        pool.ended(number)
+    over = pool.node.cli("update", "1", "--time", "2h")
+    assert (over.returncode, "submit it once more" in over.stderr) == (75, True), over.stderr

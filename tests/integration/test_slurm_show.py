@@ -109,6 +109,8 @@ def test_an_array_is_one_line_until_its_tasks_run(pool: PoolNode, slurm: Slurm) 
     assert pool.row(array + 4).state is WorkState.HELD
     slurm.said("scancel", f"{array}_[1-2]")
     assert [pool.row(array + at).state for at in (1, 2, 3)] == ["cancelled", "cancelled", "pending"]
+    slurm.said("scontrol", "update", f"JobId={array}", "TimeLimit=30")  # two tasks are over
+    assert [pool.row(array + at).time_limit_s for at in range(5)] == [1800, None, None, 1800, 1800]
     slurm.said("scancel", "--me", "-n", "many")
     opens.touch()
     assert {pool.ended(array + at).state for at in range(5)} == {WorkState.CANCELLED}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from moiety.cli.output import Duration, Fraction, Size, emit_json, output_option
+from moiety.cli.pool_arrays import array_named, outcome_line
 from moiety.cli.pool_rows import asked_of
 from moiety.model.errors import BadArgument
 from moiety.pool.client import PoolClient
@@ -38,14 +39,18 @@ def update(
 ) -> None:
     """Change what a workload of the pool asks for, and of one that runs what it has.
 
+    Of an array each task changes that is not over.
+
     A part of a GPU becomes larger at once if what was promised of that GPU leaves room for it.
     """
     said = {"gpu": gpu, "memory_bytes": memory, "time_limit_s": time_limit, "priority": priority}
     new = {name: value for name, value in said.items() if value is not None}
     if not new:
         raise BadArgument("nothing is to be different", "--gpu, --memory, --time or --priority")
-    row = PoolClient().post(of(target, "amend"), WorkRow, new)
+    pool = PoolClient()
+    row = pool.post(of(target, "amend"), WorkRow, new)
     if output == "json":
         emit_json(row)
         return
-    click.echo(f"workload {row.shown_id} is {row.state}, {asked_of(row)} GPU")
+    what = "" if array_named(target, row) else f", {asked_of(row)} GPU"
+    click.echo(outcome_line(pool, target, row) + what)

@@ -50,6 +50,13 @@ def _change(
     return [number for (number,) in numbers]
 
 
+def live(connection: sqlite3.Connection, target: Target) -> list[WorkRow]:
+    """The tasks that are not over."""
+    where, values = target.where()
+    found = connection.execute(f"{rows.SELECT} WHERE {where} AND {rows.LIVE} ORDER BY id", values)
+    return [rows.row_of(each) for each in found]
+
+
 def active(connection: sqlite3.Connection, target: Target) -> list[WorkRow]:
     """The tasks that have an attempt."""
     where, values = target.where()

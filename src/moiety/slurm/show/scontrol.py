@@ -318,8 +318,15 @@ def _update(words: list[str]) -> int:
     body = amendment_of(values)
 
     def amend(pool: SlurmPool, target: JobId) -> None:
-        for job in acts.jobs_of(pool, target):
-            pool.post(of(job.target, "amend"), body)
+        jobs = acts.jobs_of(pool, target)
+        refused: MoietyError | None = None
+        for job in [job for job in jobs if not job.is_over] or jobs[:1]:
+            try:
+                pool.post(of(job.target, "amend"), body)
+            except MoietyError as error:  # others can be changed nevertheless
+                refused = refused or error
+        if refused:
+            raise refused
 
     return _of_each([text], amend)
 

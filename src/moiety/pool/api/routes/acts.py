@@ -19,11 +19,6 @@ from moiety.pool.store import changes
 from moiety.pool.store.targets import Target
 
 
-async def own(pool: ServedPool, request: Request, caller: Caller, act: str) -> WorkRow:
-    """The workload of a path, or the first of its tasks; as of `own_target`."""
-    return (await own_target(pool, request, caller, act)).row
-
-
 async def own_target(pool: ServedPool, request: Request, caller: Caller, act: str) -> Target:
     """What a path names, which the caller may change; what is done is noted.
 
