@@ -13,7 +13,7 @@ from moiety.testing.node import Node
 from tests.slurm.side import Side
 from tests.support.native import native_dir
 from tests.support.pool_node import PoolNode
-from tests.support.slurm_oracle import Oracle, missing
+from tests.support.slurm_oracle import FIRST_JOB, Oracle, missing
 
 GPU = "8xA100-80:memory=96MiB"
 
@@ -49,6 +49,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PoolNode]:
         node.start_agent()
         found = PoolNode(node)
         found.up()
+        found.submit("true", array=f"1-{FIRST_JOB - 1}", hold=True)
+        found.node.cli("cancel", "1")
         yield found
         found.close()
 

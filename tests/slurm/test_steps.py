@@ -34,6 +34,15 @@ srun %s bash -c 'if [ $SLURM_PROCID = 1 ]; then
   fi; echo >up; read <over; echo over'
 echo "ended: $?"
 """
+ONE_EACH: Final = """#!/bin/bash
+#SBATCH -o log -n 2 --gres=gpu:2 --mem=500M
+for i in 1 2; do
+  srun --exact -n1 --gpus=1 --mem=10M bash -c 'echo $CUDA_VISIBLE_DEVICES >gpu.'$i'
+    until [ -e gpu.1 -a -e gpu.2 ]; do sleep 0.05; done' &
+done
+wait
+sort -u gpu.1 gpu.2 | wc -l
+"""
 TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+")
 
 
@@ -149,3 +158,12 @@ def test_steps_that_are_not_there_are_refused_alike(
         ]
         found.append([(each.returncode, each.stdout, each.stderr) for each in done])
     assert found[1] == found[0]
+
+
+def test_steps_beside_each_other_have_a_gpu_each(
+    oracle: Oracle, pool: PoolNode, theirs: Side, ours: Side
+) -> None:
+    there, here = theirs.submit(ONE_EACH), ours.submit(ONE_EACH)
+    assert ended(oracle, pool, there, here)[0] == "COMPLETED 0:0"
+    for side in (theirs, ours):
+        assert (side.folder / "log").read_text().splitlines()[-1] == "2"

@@ -17,6 +17,8 @@ from tests.support.slurm_accounts import Accounts
 PROGRAMS: Final = ("slurmctld", "slurmd", "sbatch", "scontrol")
 CPUS: Final = 64
 MEMORY_MIB: Final = 512_000
+FIRST_JOB: Final = 101
+"""The number of the first job: above those of tasks and ranks, so that names tell them apart."""
 GPUS: Final = 8
 MEMORY_DEFAULT_MIB: Final = 100
 """Of each processor, without --mem: else a job would have all of it."""
@@ -48,6 +50,7 @@ SlurmdPort={ports[1]}
 SlurmdParameters=config_overrides
 ReturnToService=2
 MinJobAge=3600
+FirstJobId={first}
 DefMemPerCPU={default}
 SchedulerType=sched/backfill
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} \
@@ -100,7 +103,7 @@ class Oracle:
         accounting = slurm_accounts.CONFIGURATION.format(port=port) if has_accounts else ""
         configuration = CONFIGURATION.format(
             host=self.host, folder=folder, ports=ports, cpus=CPUS, accounting=accounting,
-            memory=MEMORY_MIB, gpus=GPUS, default=MEMORY_DEFAULT_MIB,
+            memory=MEMORY_MIB, gpus=GPUS, first=FIRST_JOB, default=MEMORY_DEFAULT_MIB,
             partitions="\n".join(PARTITION.format(name=n, host=self.host) for n in partitions),
             features=f"Feature={','.join(features)}" if features else "",
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moiety.slurm.step.ranks import StepShape, cards_of, of_rank
+from moiety.slurm.step.ranks import StepShape, cards_of, least_used, of_rank
 
 JOB = {"CUDA_VISIBLE_DEVICES": "0,1,2", "SLURM_JOB_GPUS": "4,5,7", "SLURM_NTASKS": "9", "A": "1"}
 
@@ -32,3 +32,15 @@ def test_processes_see_all_gpus_some_or_one_each() -> None:
         ("2", "7"),
     ]
     assert cards_of({}, StepShape(0, 1), 0) == {}
+    assert seen(StepShape(0, 1, gpus=1, cards=("1",)), 0) == ("1", "5")
+    each = StepShape(0, 3, gpus_per_task=1, cards=("1", "2"))
+    assert [seen(each, rank) for rank in range(3)] == [("1", "5"), ("2", "7"), ("1", "5")]
+
+
+def test_a_step_gets_what_the_fewest_others_use() -> None:
+    cards = ["0", "1", "GPU-2"]
+    assert least_used(cards, 1, []) == ("0",)
+    assert least_used(cards, 1, ["0", "1"]) == ("GPU-2",)
+    assert least_used(cards, 2, ["0", "0", "1"]) == ("1", "GPU-2")
+    assert least_used(cards, 9, ["7"]) == ("0", "1", "GPU-2")
+    assert least_used([], 1, ["7"]) == ()

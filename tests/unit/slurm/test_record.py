@@ -50,3 +50,17 @@ def test_what_ended_and_was_not_told_is_found_by_the_next_step(tmp_path: Path) -
     later = begin(str(tmp_path), {})
     assert [each.number for each in later.untold()] == [0, 2, 10, 12, last.number]
     assert all(each.number < last.number for each in last.untold())
+
+
+def test_steps_that_run_at_the_same_time_have_gpus_of_their_own(tmp_path: Path) -> None:
+    job = ["0", "1", "2"]
+    steps = [begin(str(tmp_path), {}, job, 1) for _ in range(4)]
+    assert [step.content["cards"] for step in steps] == [["0"], ["1"], ["2"], ["0"]]
+    steps[1].write(ended_s=1.0)
+    damaged = tmp_path / "steps" / f"{steps[2].number}.json"
+    damaged.write_text("[]")
+    assert begin(str(tmp_path), {}, job, 2).content["cards"] == ["1", "2"]
+    killed = begin(str(tmp_path), {}, job, 1)
+    killed.write(start_ticks=1)
+    assert begin(str(tmp_path), {}, job, 1).content["cards"] == killed.content["cards"]
+    assert begin("", {}, job, 2).content["cards"] == ["0", "1"], "the job has no folder"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,8 @@ class StepShape:
     gpus: int | None = None
     """How many GPUs of the job the step uses; None: all."""
     gpus_per_task: int = 0
+    cards: tuple[str, ...] = ()
+    """Which GPUs of the job it uses, in the job's words; empty: those that come first."""
 
 
 def of_rank(
@@ -52,18 +55,25 @@ def of_rank(
     return found | cards_of(found, shape, rank)
 
 
+def least_used(cards: Sequence[str], wanted: int, used: Iterable[str]) -> tuple[str, ...]:
+    """As many of these GPUs as a step wants: those that the fewest other steps use."""
+    times = Counter(used)
+    chosen = sorted(cards, key=lambda card: times[card])[:wanted]
+    return tuple(card for card in cards if card in chosen)
+
+
 def cards_of(environment: Mapping[str, str], shape: StepShape, rank: int) -> dict[str, str]:
     """Which GPUs of the job the process sees."""
     numbers = [part for part in environment.get(CARDS, "").split(",") if part]
     job = [part for part in environment.get("SLURM_JOB_GPUS", "").split(",") if part]
     if not numbers:
         return {}
-    used = list(range(len(numbers)))
-    if shape.gpus is not None:
-        used = used[: shape.gpus]
+    used = [at for at, card in enumerate(numbers) if not shape.cards or card in shape.cards]
     if shape.gpus_per_task:
         first = rank * shape.gpus_per_task
-        used = [at % len(numbers) for at in range(first, first + shape.gpus_per_task)]
+        used = [used[at % len(used)] for at in range(first, first + shape.gpus_per_task)]
+    elif shape.gpus is not None:
+        used = used[: shape.gpus]
     found = {CARDS: ",".join(numbers[at] for at in used)}
     found["GPU_DEVICE_ORDINAL"] = found[CARDS]
     if job:

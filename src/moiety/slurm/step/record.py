@@ -6,10 +6,12 @@ import contextlib
 import fcntl
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from moiety.agent.system.processes import start_time
+from moiety.agent.system.processes import is_alive, start_time
+from moiety.slurm.step.ranks import least_used
 
 STEPS: Final = "steps"
 TOLD: Final = ".told"
@@ -73,9 +75,16 @@ class StepRecord:
             pass  # the job is over, and its folder is gone
 
 
-def begin(spool: str, content: dict[str, Any]) -> StepRecord:
-    """Take the next number of a step of the job, and write down who runs it."""
+def begin(
+    spool: str, content: dict[str, Any], cards: Sequence[str] = (), wanted: int = 0
+) -> StepRecord:
+    """Take the next number of a step of the job, and write down who runs it.
+
+    With the GPUs of the job, it takes as many as are wanted, and writes them down as its `cards`:
+    those that the fewest steps of the job use that run now.
+    """
     content = content | {"pid": os.getpid(), "start_ticks": start_time(os.getpid())}
+    content["cards"] = list(least_used(cards, wanted, ()))
     if not spool:
         return StepRecord(0, None, content)
     folder = Path(spool) / STEPS
@@ -87,8 +96,22 @@ def begin(spool: str, content: dict[str, Any]) -> StepRecord:
             number = int(file.read() or 0)
             file.truncate(0)
             file.write(str(number + 1))
+            record = StepRecord(number, folder / f"{number}.json", content)
+            used = _used(folder) if cards else ()
+            record.write(cards=list(least_used(cards, wanted, used)))
     except (OSError, ValueError):
         return StepRecord(0, None, content)
-    record = StepRecord(number, folder / f"{number}.json", content)
-    record.write()
     return record
+
+
+def _used(folder: Path) -> list[str]:
+    """The GPUs of the steps that run, one that several use as often as they do."""
+    found: list[str] = []
+    for path in folder.glob("*.json"):
+        try:
+            step = json.loads(path.read_text())
+            if step.get("ended_s") is None and is_alive(step["pid"], step["start_ticks"]):
+                found += map(str, step["cards"])
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            continue  # the job's user has damaged it
+    return found

@@ -18,7 +18,7 @@ from moiety.slurm.step import record, warning
 from moiety.slurm.step.allocation import Allocation, variables_of
 from moiety.slurm.step.notes import StepNotes
 from moiety.slurm.step.output import LabelledPipe, is_by_rank, open_file, path_of
-from moiety.slurm.step.ranks import StepShape, of_rank
+from moiety.slurm.step.ranks import CARDS, StepShape, of_rank
 from moiety.slurm.step.report import StepTeller, cpus_of, gpus_of
 from moiety.slurm.step.runner import StepRules, StepRun, StepTask
 from moiety.slurm.step.terminal import StepTerminal
@@ -93,8 +93,9 @@ def _in_job(
         "gpus": gpus_of(shape, variables),
         "began_s": time.time(),
     }
-    step = record.begin(variables.get(record.SPOOL_VARIABLE, ""), kept)
-    shape = replace(shape, number=step.number)
+    cards = [part for part in variables.get(CARDS, "").split(",") if part]
+    step = record.begin(variables.get(record.SPOOL_VARIABLE, ""), kept, cards, kept["gpus"])
+    shape = replace(shape, number=step.number, cards=tuple(step.content["cards"]))
     if "chdir" in said:
         os.chdir(said["chdir"])
     pipes: list[LabelledPipe | StepTerminal] = []
