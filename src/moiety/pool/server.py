@@ -86,7 +86,7 @@ async def serve(
         )
     tasks = {asyncio.create_task(loop.run())}
     if keep_s is not None:
-        tasks.add(asyncio.create_task(keep_clean(loop.write, keep_s)))
+        tasks.add(asyncio.create_task(keep_clean(loop.write, paths, keep_s)))
     listener = listen(paths)
     try:
         tell(ready, protocol.encode(protocol.Done()))

@@ -32,8 +32,13 @@ def test_a_job_has_its_script_in_a_folder_of_its_own(tmp_path: Path) -> None:
     assert with_script(ASKED.argv, spool) == ["/bin/sh", "-e", f"{spool}/slurm_script", "a"]
     keep_environment(spool, {"A": "1", "B": "x\ny"})
     assert (Path(spool) / "environment").read_bytes() == b"A=1\0B=x\ny"
+    paths.of_workload(12).mkdir(parents=True)
+    for name in ("spec", "exit"):
+        (paths.of_workload(12) / name).touch()
     remove(paths, 12)
     assert not Path(spool).exists()
+    left = [path.name for path in paths.of_workload(12).iterdir()]
+    assert left == ["exit"], "no environment of its user stays"
 
 
 def test_a_link_in_the_place_of_the_variables_is_not_followed(tmp_path: Path) -> None:

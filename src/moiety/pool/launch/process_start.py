@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from moiety.agent.system import processes
 from moiety.model.errors import MoietyError
+from moiety.pool.launch.spool import SPEC
 from moiety.pool.launch.starter_link import StarterLink
 from moiety.pool.launch.supervised import LAUNCH
 from moiety.pool.paths import PoolPaths
@@ -25,8 +26,6 @@ from moiety.pool.starter.records import ProcessIdentity
 
 WAIT_FOR_WORD: Final = 'read -r word || exit 75; exec "$0" "$@"'
 PROCESS_GROUPS: Final = "process groups, no limits of memory or processes"
-SPEC: Final = "spec"
-"""The file in a workload's folder that the starter reads."""
 Specify = Callable[[int], tuple[bytes, str]]
 """Given the supervisor's process: its specification, and the agent's name of its share."""
 

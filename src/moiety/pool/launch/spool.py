@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
@@ -12,6 +13,8 @@ from moiety.agent.system.permissions import let_write
 from moiety.pool.model.records import Submission, WorkRow
 from moiety.pool.paths import PoolPaths
 
+SPEC: Final = "spec"
+"""The file in the folder of a workload that the starter reads."""
 SCRIPT: Final = "slurm_script"
 """As Slurm calls the copy that it runs; scripts print this name."""
 ENVIRONMENT: Final = "environment"
@@ -67,6 +70,8 @@ def with_script(words: Sequence[str], spool: str) -> list[str]:
 def remove(paths: PoolPaths, number: int) -> None:
     """Remove what there is of a job that is over. What its user has locked stays."""
     shutil.rmtree(paths.spool_of(number), ignore_errors=True)
+    with contextlib.suppress(OSError):  # it has the whole environment of its user
+        (paths.of_workload(number) / SPEC).unlink(missing_ok=True)
 
 
 def sweep(paths: PoolPaths, active: Collection[int]) -> None:
