@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from moiety.agent.system.processes import start_time
 from moiety.slurm.install import install
-from tests.support.pool_node import MakePool
+from tests.support.pool_node import MakePool, PoolNode
 from tests.support.terminal import Terminal
 
 
 @pytest.fixture
-def terminal(make_pool: MakePool, tmp_path: Path) -> Terminal:
-    pool = make_pool("2xA100-80:memory=96MiB")
-    pool.up()
+def pool(make_pool: MakePool) -> PoolNode:
+    found = make_pool("2xA100-80:memory=96MiB")
+    found.up()
+    return found
+
+
+@pytest.fixture
+def terminal(pool: PoolNode, tmp_path: Path) -> Terminal:
     install(tmp_path / "bin")
     env = dict(pool.node.env) | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
     return Terminal(env, tmp_path)
@@ -72,3 +79,42 @@ def test_where_the_output_is_no_terminal_the_option_is_disregarded(terminal: Ter
     assert "none" in seen.splitlines()
     code, seen = terminal.run("sh", "-c", "srun --pty sh -c '[ -t 0 ] && cat' </dev/null")
     assert code == 0, seen
+
+
+BACKGROUND = "set -m; sleep 600 & echo $! >sleeps; echo ready; wait"
+
+
+@pytest.mark.parametrize("program", ["srun", "salloc"])
+@pytest.mark.parametrize(
+    "act",
+    [("cancel",), ("update", "--time", "0.01s"), ("requeue",), ("kill", "cancel")],
+    ids=" ".join,
+)
+def test_what_a_command_has_started_ends_with_its_job(
+    pool: PoolNode, terminal: Terminal, tmp_path: Path, program: str, act: tuple[str, ...]
+) -> None:
+    def ends() -> None:
+        if act[0] == "kill":
+            pool.kill()
+            pool.up()
+        if act[0] == "requeue":
+            subprocess.run(
+                [tmp_path / "bin" / "scontrol", "requeue", "1"], env=pool.node.env, check=True
+            )
+            return
+        verb, *more = act[-1:] if act[0] == "kill" else act
+        done = pool.node.cli(verb, "1", *more)
+        assert done.returncode == 0, done.stderr
+
+    code, seen = terminal.run(program, "bash", "-c", BACKGROUND, steps=((b"ready", ends),))
+    assert code, seen
+    assert start_time(int((tmp_path / "sleeps").read_text())) is None
+
+
+def test_an_interactive_shell_ends_with_its_allocation(pool: PoolNode, terminal: Terminal) -> None:
+    prompt = b"# " if os.geteuid() == 0 else b"$ "
+    typed = b"sleep 600 & echo sle''eps\n"
+    code, seen = terminal.run(
+        "salloc", steps=((prompt, typed), (b"sleeps", lambda: pool.node.cli("cancel", "1")))
+    )
+    assert code, seen

@@ -8,10 +8,11 @@ import pty
 import struct
 import subprocess
 import termios
+from collections.abc import Callable
 from pathlib import Path
 
-Step = tuple[bytes, bytes | tuple[int, int]]
-"""What is waited for, and then typed, or the size that the terminal gets then."""
+Step = tuple[bytes, bytes | tuple[int, int] | Callable[[], object]]
+"""What is waited for, and then typed or called, or the size that the terminal gets then."""
 
 
 class Terminal:
@@ -41,6 +42,8 @@ class Terminal:
                 _, act = left.pop(0)
                 if isinstance(act, bytes):
                     os.write(keys, act)
+                elif callable(act):
+                    act()
                 else:
                     self._resize(keys, act)
         os.close(keys)

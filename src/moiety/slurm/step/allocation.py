@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from moiety.model.errors import MoietyError
+from moiety.model.errors import MoietyError, NoPool, PoolSilent
 from moiety.pool.connection import of
 from moiety.slurm.errors import JobRefused
 from moiety.slurm.pool import SlurmPool
@@ -25,6 +25,8 @@ ENVIRONMENT: Final = "environment"
 """The file in the folder of a job with its variables."""
 LOOK_FIRST_S: Final = 0.02
 LOOK_LAST_S: Final = 0.5
+AGAIN_S: Final = 1.0
+"""Time between two tries to reach a server that is not there."""
 
 
 class Allocation:
@@ -71,20 +73,8 @@ class Allocation:
         return variables_of(self._pool, self.number)
 
     def watch(self) -> int:
-        """A descriptor that becomes readable when the job is over."""
-        ours, theirs = os.pipe2(os.O_CLOEXEC)
-        number = self.number
-
-        def wait() -> None:
-            pool = SlurmPool()
-            try:
-                sending.until_over(pool, number)
-            except (MoietyError, OSError):
-                return  # only the pool can say that it is over
-            os.close(theirs)
-
-        threading.Thread(target=wait, daemon=True).start()
-        return ours
+        """A descriptor that becomes readable when the job has its place no longer."""
+        return watch(self.number)
 
     def cancel(self) -> None:
         """End the job."""
@@ -94,6 +84,25 @@ class Allocation:
         """Let the job end with this exit code."""
         os.pwrite(self._lock, str(min(code, 255)).encode() + b"\n", 0)
         os.close(self._lock)
+
+
+def watch(number: int) -> int:
+    """A descriptor that becomes readable when a job that runs is over, or waits again."""
+    ours, theirs = os.pipe2(os.O_CLOEXEC)
+
+    def wait() -> None:
+        while True:
+            try:
+                sending.until_left(SlurmPool(), number)
+                break
+            except (NoPool, PoolSilent, OSError):
+                time.sleep(AGAIN_S)  # only the next server can say that it is over
+            except MoietyError:
+                return
+        os.close(theirs)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ours
 
 
 def variables_of(pool: SlurmPool, number: int) -> dict[str, str]:

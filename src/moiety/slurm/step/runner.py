@@ -13,6 +13,7 @@ from typing import Final
 
 from moiety.slurm import step_requests
 from moiety.slurm.step import terminal
+from moiety.slurm.step.family import Family
 from moiety.slurm.step.notes import StepNotes
 from moiety.slurm.step.output import LabelledPipe
 from moiety.slurm.step.terminal import StepTerminal
@@ -23,6 +24,10 @@ PASSED_ON: Final = (
 )  # fmt: skip
 KILL_WAIT_S: Final = 30.0
 """Time between SIGTERM and SIGKILL, as Slurm's KillWait."""
+ENDING: Final = (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP, signal.SIGCONT)
+"""What is sent to all that came from a process where a terminal's programs have own groups."""
+LEFT_S: Final = 0.05
+"""Time between two looks at what is left of a step."""
 ABORT_S: Final = 1.0
 """A second interrupt within this time kills the step."""
 
@@ -39,6 +44,8 @@ class StepTask:
     stderr: int | None
     """Descriptors; None is our own."""
     process: subprocess.Popen[bytes] | None = None
+    family: Family | None = None
+    """Set with the user's terminal, whose programs have groups of their own."""
     pidfd: int = -1
     code: int | None = None
 
@@ -52,6 +59,8 @@ class StepRules:
     """How long after the first end the others may run; 0: for ever."""
     has_terminal: bool = False
     """The processes stay in our process group, so that they may read the terminal."""
+    hangs_up: bool = False
+    """Also hang up when the step ends early: an interactive shell pays no heed to SIGTERM."""
     terminal: StepTerminal | None = None
     """The first process has this one, and leads a session of its own."""
     warn: Callable[[], tuple[float, int] | None] | None = None
@@ -71,6 +80,8 @@ class StepRun:
     _interrupted_s: float = -10.0
     _terminate_s: float | None = None
     _kill_s: float | None = None
+    _ends_by_s: float | None = None
+    """When what is left of a step gets SIGKILL that was told to end."""
     _is_aborted: bool = False
     """`scancel` has ended the step."""
     _ends: list[tuple[int, int]] = field(default_factory=list)
@@ -104,6 +115,7 @@ class StepRun:
                 if warn is not None and warn[0] <= 0:
                     self.send(warn[1])
                     warn_at = None
+        self._end_families()
         if not self._is_aborted:
             self.notes.forced(-code for code in self._codes() if code < 0)
         return max((task.code or 0 for task in self.tasks), default=0)
@@ -141,6 +153,8 @@ class StepRun:
             task.code = 2 if isinstance(error, FileNotFoundError) else 13
         else:
             task.pidfd = os.pidfd_open(task.process.pid)
+            if self.rules.has_terminal:
+                task.family = Family(task.process.pid)
             self._selector.register(task.pidfd, selectors.EVENT_READ, task)
         for fd in streams:
             if fd is not None and fd > 2:
@@ -202,7 +216,9 @@ class StepRun:
             if task.process is None:
                 continue
             try:
-                if self.rules.has_terminal:
+                if task.family and number in ENDING:
+                    task.family.send(number)
+                elif task.family:
                     os.kill(task.process.pid, number)
                 else:
                     os.killpg(task.process.pid, number)
@@ -213,9 +229,20 @@ class StepRun:
         """End the step: SIGTERM, and SIGKILL later."""
         self._terminate_s = None
         if self._kill_s is None:
-            self._kill_s = time.monotonic() + KILL_WAIT_S
+            self._kill_s = self._ends_by_s = time.monotonic() + KILL_WAIT_S
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
+        if self.rules.hangs_up:
+            self.send(signal.SIGHUP)
+
+    def _end_families(self) -> None:
+        """Wait for what the processes of a step have left that was told to end; then kill it."""
+        left = [task.family for task in self.tasks if task.family and self._ends_by_s is not None]
+        while any(family.alive() for family in left):
+            if time.monotonic() >= (self._ends_by_s or 0):
+                for family in left:
+                    family.send(signal.SIGKILL)
+            time.sleep(LEFT_S)
 
     def _ended(self, task: StepTask) -> None:
         assert task.process is not None

@@ -15,7 +15,7 @@ from moiety.slurm.errors import JobRefused
 from moiety.slurm.getopt import Reader
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.step import record, warning
-from moiety.slurm.step.allocation import Allocation, variables_of
+from moiety.slurm.step.allocation import Allocation, variables_of, watch
 from moiety.slurm.step.notes import StepNotes
 from moiety.slurm.step.output import LabelledPipe, is_by_rank, open_file, path_of
 from moiety.slurm.step.ranks import CARDS, StepShape, of_rank
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         number = sending.first_number(said["jobid"])
         if number is None:
             raise JobRefused(f"Invalid --jobid specification: {said['jobid'][:40]}")
-        return _in_job(said, command, variables_of(SlurmPool(), number))
+        return _in_job(said, command, variables_of(SlurmPool(), number), watch(number))
     if inside:
         known = {o.name: v for o, v in reader.of_environment(os.environ)}
         known = {name: value for name, value in known.items() if name not in JOB_WORDS}

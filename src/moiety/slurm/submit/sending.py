@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any
+from typing import Any, Final
 
 from moiety.model.errors import ProjectUnknown
 from moiety.pool.connection import of
@@ -14,6 +14,7 @@ from moiety.slurm.submit.job import BatchJob
 from moiety.slurm.submit.request import MachineSize
 
 ENDS = ("done", "failed", "cancelled", "timed out")
+HAVE_GPUS: Final = ("running", "suspending", "suspended", "resuming", "ending")
 
 
 def machine_of(status: dict[str, Any]) -> MachineSize:
@@ -54,6 +55,13 @@ def until_over(pool: SlurmPool, number: int) -> Row:
         row: Row = pool.get(of(str(number), "wait"), timeout=60)
         if row["state"] in ENDS:
             return row
+
+
+def until_left(pool: SlurmPool, number: int) -> None:
+    """Return when a workload that runs has its GPUs no longer: it is over, or waits again."""
+    state = HAVE_GPUS[0]
+    while state in HAVE_GPUS:
+        state = str(pool.get(of(str(number), "wait"), timeout=60, while_state=state)["state"])
 
 
 def exit_code(row: Row) -> int:
