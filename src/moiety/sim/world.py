@@ -26,7 +26,7 @@ ENDS, CHANGES, NODES, COMES, LOOKS = range(5)
 ASKED_MAX: Final = 8
 """How often a planner is asked at one moment, if it asks for that because work has ended."""
 QUIET_S: Final = WEEK_S + 86400.0
-"""If nothing but looks happens for so long, what waits will never begin."""
+"""If nothing happens for so long, and nothing but looks is due, what waits will never begin."""
 
 
 class World:
@@ -112,8 +112,14 @@ class World:
                 self._active = {k: run for k, run in self._active.items() if run.ended_s is None}
             self._note()
             self._watch(self)
-            if now_s - quiet_s > QUIET_S:
+            if now_s - quiet_s > QUIET_S and not self._has_news_ahead():
                 break
+
+    def _has_news_ahead(self) -> bool:
+        """Whether anything but looks is due: a job ends or comes, or a node does."""
+        return any(run.rate for run in self._active.values()) or any(
+            kind not in (ENDS, LOOKS) for _, kind, _, _ in self._events
+        )
 
     @property
     def running(self) -> list[Running]:

@@ -113,6 +113,26 @@ def test_what_never_gets_room_again_is_said_not_to_have_ended(tmp_path: Path) ->
     assert found["wide"].started_s is found["wide"].ended_s is None
 
 
+@pytest.mark.parametrize("order", ["default", "fifo"])
+@pytest.mark.parametrize("first", ["", "quick,8,0,60,no\n"])
+def test_what_waits_for_longer_than_a_week_begins_when_the_long_job_has_ended(
+    tmp_path: Path, first: str, order: str
+) -> None:
+    nodes = "name,cpu_milli,memory_mib,gpus\nn,8000,8000,8\n"
+    jobs = f"{TIMES},preemptible\n{first}long,8,1,1000000,no\nshort,8,10,60,yes\n"
+    found = jobs_of(history(tmp_path, jobs, nodes), order)
+    assert found["long"].ended_s == (60 if first else 1) + 1_000_000
+    assert found["short"].ended_s == found["long"].ended_s + 60
+
+
+def test_what_waits_for_longer_than_a_week_begins_when_a_node_is_back(tmp_path: Path) -> None:
+    nodes = "name,cpu_milli,memory_mib,gpus\nn,8000,8000,8\n"
+    changes = "at_s,what,node,for_s\n70,drain,n,800000\n"
+    jobs = TIMES + "\nquick,8,0,60\nshort,8,100,60\n"
+    found = jobs_of(history(tmp_path, jobs, nodes, changes=changes))
+    assert found["short"].started_s == 800_070
+
+
 def test_a_pool_starts_a_node_for_what_waits_and_gives_it_back(tmp_path: Path) -> None:
     nodes = "name,cpu_milli,memory_mib,gpus,pool\nn,8000,8000,8,spot\n"
     jobs = TIMES + ",pools\na,8,0,900,spot\nb,8,5000,900,\n"
