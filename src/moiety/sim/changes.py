@@ -11,7 +11,8 @@ import numpy as np
 from moiety.model.errors import InvalidValue
 from moiety.sim.gangs import GangTrace
 from moiety.sim.reading import Complaints, TableRow, check_file, read_table
-from moiety.sim.runs import ClusterChange
+from moiety.sim.runs import ClusterChange, change_nodes
+from moiety.sim.seats import Nodes
 
 KINDS: Final = ("fail", "drain", "add", "remove")
 COLUMNS: Final = ("at_s", "what")
@@ -25,33 +26,33 @@ def read_changes(path: Path, nodes: int, complaints: Complaints) -> list[Cluster
     `drain` for good; `add` brings a node with `gpus`. Raises TraceMissing and TraceInvalid.
     """
     check_file(path, "list of changes")
-    found: list[ClusterChange] = []
-    there = nodes
-
-    def make(row: TableRow) -> list[ClusterChange]:
-        nonlocal there
-        what = row.text("what")
-        at_s = row.number("at_s")
-        if what not in KINDS:
-            raise ValueError(f"what is {what!r}, and not one of {', '.join(KINDS)}")
-        if what == "add":
-            gpus = row.whole("gpus")
-            if not gpus:
-                raise ValueError("a node without GPUs comes")
+    rows = read_table(path, COLUMNS, _changes, complaints)
+    there, wrong = nodes, set()
+    for line, [first, *_] in sorted(rows, key=lambda row: row[1][0].at_s):
+        if first.what == "add":
             there += 1
-            return [ClusterChange(at_s, "add", gpus=gpus)]
-        node = row.whole("node")
-        if node >= there:
-            raise ValueError(f"there is no node {node}: there are {there}")
-        away = ClusterChange(at_s, "down" if what == "fail" else "drain", node)
-        lasts_s = row.number("for_s", 0.0)
-        if what == "remove" or not lasts_s:
-            return [away]
-        return [away, ClusterChange(at_s + lasts_s, "up", node)]
+        elif first.node >= there:
+            wrong.add(line)
+            complaints.about(path, line, f"there is no node {first.node}: there are {there} then")
+    return [change for line, changes in rows if line not in wrong for change in changes]
 
-    for _, changes in read_table(path, COLUMNS, make, complaints):
-        found += changes
-    return found
+
+def _changes(row: TableRow) -> list[ClusterChange]:
+    what = row.text("what")
+    at_s = row.number("at_s")
+    if what not in KINDS:
+        raise ValueError(f"what is {what!r}, and not one of {', '.join(KINDS)}")
+    if what == "add":
+        gpus = row.whole("gpus")
+        if not gpus:
+            raise ValueError("a node without GPUs comes")
+        return [ClusterChange(at_s, "add", gpus=gpus)]
+    node = row.whole("node")
+    away = ClusterChange(at_s, "down" if what == "fail" else "drain", node)
+    lasts_s = row.number("for_s", 0.0)
+    if what == "remove" or not lasts_s:
+        return [away]
+    return [away, ClusterChange(at_s + lasts_s, "up", node)]
 
 
 def failures(trace: GangTrace, every_s: float, repair_s: float, seed: int) -> list[ClusterChange]:
@@ -82,9 +83,7 @@ def random_failures(
 
 def most_there(trace: GangTrace, changes: Sequence[ClusterChange]) -> tuple[int, ...]:
     """The nodes that are left for good after all changes: a job must fit on them."""
-    there = [*trace.nodes, *(change.gpus for change in changes if change.what == "add")]
-    gone: dict[int, bool] = {}
+    nodes = Nodes(trace.nodes)
     for change in sorted(changes, key=lambda each: each.at_s):
-        if change.what != "add":
-            gone[change.node] = change.what != "up"
-    return tuple(0 if gone.get(at) else size for at, size in enumerate(there))
+        change_nodes(nodes, change)
+    return tuple(size if up else 0 for size, up in zip(nodes.size, nodes.up, strict=True))

@@ -57,7 +57,7 @@ class NodeChange:
     at_s: float
     """After the first submission."""
     what: str
-    """`down` (a failure), `drain` (announced: work is kept), or `up`."""
+    """`down` (a failure), `drain` (announced: work is kept), or `up` (the end of either)."""
     node: str
 
 
@@ -203,6 +203,7 @@ def of_gangs(
     trace: GangTrace, queues: Sequence[Queue] = (), changes: Sequence[ClusterChange] = ()
 ) -> ClusterTrace:
     """A file of jobs with whole GPUs, as a history: a task for each node that a gang needs."""
+    changes = sorted(changes, key=lambda each: each.at_s)
     sizes = [*trace.nodes, *(each.gpus for each in changes if each.what == "add")]
     nodes = tuple(
         Node(f"{at:07}", 0, 0, gpus(size), MODEL) for at, size in enumerate(sizes) if size

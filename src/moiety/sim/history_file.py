@@ -5,10 +5,10 @@ Each table is a CSV or JSONL file, plain or gzip; jobs can also be the output of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
 from moiety.policy.model.cluster import GPUS_MAX, Node, Pool, gpus
@@ -29,6 +29,16 @@ CHANGES: Final = ("at_s", "what", "node")
 KINDS: Final = ("fail", "drain", "add", "remove")
 GPUS_PER_NODE: Final = 8
 NODES_MAX: Final = 100_000
+
+
+class _Change(NamedTuple):
+    """A line of a table of changes, for one node."""
+
+    at_s: float
+    what: str
+    node: str
+    lasts_s: float
+    """0: for good."""
 
 
 def table_of(folder: Path, name: str) -> Path | None:
@@ -165,25 +175,38 @@ def _changes(path: Path, nodes: Sequence[Node], complaints: Complaints) -> tuple
         if host != node.name:
             parts.setdefault(host, []).append(node.name)
 
-    def make(row: TableRow) -> list[NodeChange]:
+    def make(row: TableRow) -> list[_Change]:
         what, name, at_s = row.text("what"), row.text("node"), row.number("at_s")
         if what not in KINDS:
             raise ValueError(f"what is {what!r}, and not one of {', '.join(KINDS)}")
         if name not in parts:
             raise ValueError(f"there is no node {name} that is always there: write its name")
-        lasts_s = row.number("for_s", 0.0)
-        found = []
-        for part in parts[name]:
-            if what == "add":  # not there from the beginning
-                found += [NodeChange(-1.0, "drain", part), NodeChange(at_s, "up", part)]
-                continue
-            found.append(NodeChange(at_s, "down" if what == "fail" else "drain", part))
-            if what != "remove" and lasts_s:
-                found.append(NodeChange(at_s + lasts_s, "up", part))
-        return found
+        lasts_s = 0.0 if what == "remove" else row.number("for_s", 0.0)
+        return [_Change(at_s, what, part, lasts_s) for part in parts[name]]
 
     rows = read_table(path, CHANGES, make, complaints)
-    return tuple(change for _, changes in rows for change in changes)
+    changes = [change for _, changes in rows for change in changes]
+    return tuple(_outages(sorted(changes, key=lambda each: each.at_s)))
+
+
+def _outages(changes: Iterable[_Change]) -> Iterator[NodeChange]:
+    """The begin and the end of each outage; what lasts for good ends when the node is added."""
+    is_gone: dict[str, bool] = {}
+    for at_s, what, node, lasts_s in changes:
+        if what == "add":
+            if node not in is_gone:  # not there from the beginning
+                yield NodeChange(-1.0, "drain", node)
+            if is_gone.get(node, True):
+                yield NodeChange(at_s, "up", node)
+            is_gone[node] = False
+            continue
+        if not lasts_s and is_gone.get(node):
+            continue
+        yield NodeChange(at_s, "down" if what == "fail" else "drain", node)
+        if lasts_s:
+            yield NodeChange(at_s + lasts_s, "up", node)
+        else:
+            is_gone[node] = True
 
 
 def _in_partitions(jobs: Sequence[HistoryJob], pools: set[str]) -> list[HistoryJob]:

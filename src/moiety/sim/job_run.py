@@ -43,6 +43,16 @@ class JobRun:
             self.done_s += (now_s - self.since_s) * self.rate
             self.since_s = now_s
 
+    def disturb(self, now_s: float, checkpoint_s: float | None = None) -> None:
+        """Count a stop, or with `checkpoint_s` a failure: work since the last one is lost."""
+        self.settle(now_s)
+        self.is_disturbed = True
+        if checkpoint_s is None:
+            self.stops += 1
+            return
+        self.done_s -= self.done_s % checkpoint_s if checkpoint_s else self.done_s
+        self.failures += 1
+
     def pace(self) -> float:
         """The rate with the tasks that run now."""
         workload = self.job.workload

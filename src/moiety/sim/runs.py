@@ -216,7 +216,7 @@ class ClusterChange:
 
     at_s: float
     what: str
-    """`down` (a failure), `drain` (announced: work is kept), `up`, `add`"""
+    """`down` (a failure), `drain` (announced: work is kept), `up` (the end of either), `add`"""
     node: int = -1
     gpus: int = 0
 
@@ -337,24 +337,29 @@ def replay(
 
 def _change(pool: GpuPool, change: ClusterChange) -> None:
     nodes = pool.nodes
+    if change.what not in ("down", "drain"):
+        change_nodes(nodes, change)
+        return
+    if nodes.up[change.node]:
+        for run in list(pool.running.values()):
+            if any(at == change.node for at, _ in run.seats):
+                if change.what == "drain":
+                    pool.stop(run, suspends=True)
+                else:
+                    pool.fail(run)
+        if change.what == "down":
+            pool.fallen(change.node)
+    change_nodes(nodes, change)
+
+
+def change_nodes(nodes: Nodes, change: ClusterChange) -> None:
+    """Change nodes on which nothing runs that the change would stop."""
     if change.what == "add":
         nodes.add(change.gpus)
-        return
-    if change.what == "up":
-        if not nodes.up[change.node]:
-            nodes.back(change.node)
-        return
-    if not nodes.up[change.node]:
-        return
-    for run in list(pool.running.values()):
-        if any(at == change.node for at, _ in run.seats):
-            if change.what == "drain":
-                pool.stop(run, suspends=True)
-            else:
-                pool.fail(run)
-    if change.what != "drain":
-        pool.fallen(change.node)
-    nodes.down(change.node)
+    elif change.what == "up":
+        nodes.back(change.node)
+    else:
+        nodes.down(change.node)
 
 
 def _note(timeline: UsageTimeline, pool: GpuPool, wanted: int) -> None:

@@ -20,6 +20,8 @@ class Nodes:
         self.size = list(gpus)
         self.free = list(gpus)
         self.up = [True] * len(self.size)
+        self._outages = [0] * len(self.size)
+        """How many outages each node has now; it is up without any."""
         self.gpus = sum(self.size)
         """Of all nodes that are up."""
         self.version = 0
@@ -65,15 +67,21 @@ class Nodes:
             self.free[at] += gpus
 
     def down(self, at: int) -> None:
-        """A node goes down; the caller has stopped the gangs that ran there."""
-        self.gpus -= self.size[at] * self.up[at]
+        """An outage of a node begins; the caller has stopped the gangs that ran there."""
+        self._outages[at] += 1
+        if not self.up[at]:
+            return
+        self.gpus -= self.size[at]
         self.up[at] = False
         self.free[at] = 0
         self.version += 1
 
     def back(self, at: int) -> None:
-        """A node is up again, and empty."""
-        self.gpus += self.size[at] * (not self.up[at])
+        """An outage of a node ends; it is up again, and empty, if that was the last one."""
+        self._outages[at] -= 1
+        if self._outages[at]:
+            return
+        self.gpus += self.size[at]
         self.up[at] = True
         self.free[at] = self.size[at]
         self.version += 1
@@ -83,6 +91,7 @@ class Nodes:
         self.size.append(gpus)
         self.free.append(gpus)
         self.up.append(True)
+        self._outages.append(0)
         self.gpus += gpus
         self.version += 1
         return len(self.size) - 1

@@ -57,6 +57,8 @@ class World:
         self._tasks_on: Counter[str] = Counter()
         self._up: dict[str, Node] = {node.name: node for node in trace.nodes}
         self._down: dict[str, Node] = {}
+        self._outages: Counter[str] = Counter()
+        """How many outages each node has now; it is up without any."""
         self._pools = {pool.name: pool for pool in trace.pools}
         self._could: dict[str, list[Node]] = {}
         """The nodes of each dynamic pool that have not been started."""
@@ -81,9 +83,9 @@ class World:
         for run in self.runs:
             self._at(run.job.workload.submitted_s, COMES, self._coming(run))
         for change in sorted(self.trace.changes, key=lambda each: each.at_s):
-            if change.at_s < 0 and change.node in self._up:
-                self._down[change.node] = self._up.pop(change.node)
-            elif change.at_s >= 0:
+            if change.at_s < 0:
+                self._changing(change)()
+            else:
                 self._at(self.trace.first_s + change.at_s, CHANGES, self._changing(change))
 
     def _at(self, at_s: float, kind: int, happen: Callable[[], bool]) -> None:
@@ -198,10 +200,12 @@ class World:
         def happen() -> bool:
             name = change.node
             if change.what == "up":
-                if name in self._down:
+                self._outages[name] -= 1
+                if not self._outages[name]:
                     self._bring(self._down.pop(name))
                 return True
-            if name in self._up:
+            self._outages[name] += 1
+            if self._outages[name] == 1:
                 for run in [run for run in self._active.values() if run.is_on(name)]:
                     self._lose(run, name, is_failure=change.what == "down")
                 self._down[name] = self._up.pop(name)
@@ -212,14 +216,7 @@ class World:
 
     def _lose(self, run: JobRun, node: str, *, is_failure: bool) -> None:
         """A node goes away; a failure also takes the work since the last checkpoint."""
-        run.settle(self.now_s)
-        if is_failure:
-            step = self.cost.checkpoint_s
-            run.done_s = run.done_s - run.done_s % step if step else 0.0
-            run.failures += 1
-        else:
-            run.stops += 1
-        run.is_disturbed = True
+        run.disturb(self.now_s, self.cost.checkpoint_s if is_failure else None)
         for task, has in list(run.tasks.items()):
             if has.spot.node == node:
                 self._remove(run, task)

@@ -14,8 +14,11 @@ from moiety.sim import gang_plot
 from moiety.sim.by_queue import QuotaWatch, jain, queues_by_use, satisfied
 from moiety.sim.capacity import Part, needed, parse_split, split
 from moiety.sim.changes import failures, read_changes
+from moiety.sim.cluster_trace import of_gangs
 from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace, read_gangs
+from moiety.sim.history_outcome import run_history
+from moiety.sim.job_records import JobRecord
 from moiety.sim.outcome import ORDERS, run_gangs
 from moiety.sim.queue_file import read_queues
 from moiety.sim.reading import Complaints
@@ -87,6 +90,43 @@ def test_changes_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
         with pytest.raises(TraceInvalid, match="line 2") as caught:
             read_changes(file, 2, Complaints())
         assert problem in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("second", "begins_s"),
+    [("remove,1,,", 70_000), ("fail,1,,40000", 42_000), ("drain,1,,1000", 20_001)],
+)
+def test_a_node_is_back_when_the_last_of_its_outages_is_over(
+    tmp_path: Path, second: str, begins_s: float
+) -> None:
+    gangs = ((0, 100), (20_000, 50_000), (20_001, 50_000))
+    jobs = tuple(GangJob(f"g{at}", 8, *each) for at, each in enumerate(gangs))
+    trace = GangTrace("t", jobs, (8, 8))
+    file = tmp_path / "c.csv"
+    file.write_text(f"at_s,what,node,gpus,for_s\n1000,fail,1,,5000\n2000,{second}\n")
+    changes = read_changes(file, 2, Complaints())
+    records: list[JobRecord] = []
+    run_gangs(trace, "fifo", FREE, changes, records=records)
+    assert records[2].started_s == begins_s
+    as_history = run_history(of_gangs(trace, (), changes), "fifo", FREE)
+    assert as_history.records[2].started_s == begins_s
+
+
+def test_a_job_must_fit_on_the_nodes_that_are_back_after_all_outages(tmp_path: Path) -> None:
+    file = tmp_path / "c.csv"
+    file.write_text("at_s,what,node,gpus,for_s\n1000,fail,1,,5000\n2000,remove,1,,\n")
+    trace = GangTrace("t", (GangJob("wide", 16, 0, 100),), (8, 8))
+    with pytest.raises(InvalidValue, match="wants 16 GPUs, and after all changes 8 are left"):
+        run_gangs(trace, "fifo", FREE, read_changes(file, 2, Complaints()))
+
+
+def test_a_node_cannot_fail_before_it_is_added(tmp_path: Path) -> None:
+    file = tmp_path / "c.csv"
+    file.write_text("at_s,what,node,gpus,for_s\n900,add,,8,\n100,fail,2,,10\n950,fail,2,,10\n")
+    with pytest.raises(TraceInvalid, match="line 3: there is no node 2: there are 2 then"):
+        read_changes(file, 2, Complaints())
+    left = read_changes(file, 2, Complaints(True))
+    assert [each.at_s for each in left] == [900, 950, 960]
 
 
 def test_what_can_never_run_again_is_refused_before_the_replay() -> None:

@@ -20,6 +20,7 @@ from moiety.sim import planners
 from moiety.sim.cluster_trace import ClusterTrace, HistoryJob, NodeChange, of_gangs
 from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace
+from moiety.sim.history_file import with_failures
 from moiety.sim.planners import NAMES, planner_of
 from moiety.sim.runs import ClusterChange, RestartCost, replay
 from moiety.sim.world import World
@@ -103,6 +104,39 @@ def test_a_node_that_is_added_is_not_there_before(tmp_path: Path) -> None:
     changes = "at_s,what,node\n500,add,n2\n"
     found = jobs_of(history(tmp_path, jobs, changes=changes))
     assert sorted(each.ended_s or 0 for each in found.values()) == [900, 1400]
+
+
+@pytest.mark.parametrize(
+    ("changes", "began_s"),
+    [
+        ("100,fail,n2,5000\n200,remove,n2,\n", 20_000),
+        ("100,fail,n2,3000\n200,drain,n2,15000\n", 15_200),
+        ("100,remove,n2,\n200,remove,n2,\n12000,add,n2,\n", 12_000),
+        ("100,drain,n2,500\n12000,add,n2,\n", 12_000),
+    ],
+)
+def test_a_node_is_back_when_no_outage_holds_it(
+    tmp_path: Path, changes: str, began_s: float
+) -> None:
+    jobs = TIMES + "\nquick,1,0,60\na,8,10000,10000\nb,8,10000,10000\n"
+    trace = history(tmp_path, jobs, changes=f"at_s,what,node,for_s\n{changes}")
+    found = jobs_of(trace, "fifo")
+    assert found["a"].started_s == 10_000
+    assert found["b"].started_s == began_s
+
+
+def test_a_node_that_failed_and_was_repaired_is_not_there_before_it_is_added(
+    tmp_path: Path,
+) -> None:
+    jobs = TIMES + "\na,8,0,500000\nb,8,10,500000\nz,1,600000,10\n"
+    trace = history(tmp_path, jobs, changes="at_s,what,node\n590000,add,n2\n")
+    late = [
+        each.started_s
+        for each in jobs_of(with_failures(trace, 30 * 3600.0, 3600.0, 3), "fifo").values()
+        if "n2" in each.nodes
+    ]
+    assert late
+    assert min(each or 0.0 for each in late) >= 590_000
 
 
 def test_what_never_gets_room_again_is_said_not_to_have_ended(tmp_path: Path) -> None:
