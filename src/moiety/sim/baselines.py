@@ -54,7 +54,7 @@ class Serve(_Plain):
 
 def _closed(pool: GpuPool, gpus: int, smallest: int) -> int:
     """The smallest gang without room: on one node, a larger gang has no room either."""
-    return min(smallest, gpus) if gpus <= max(pool.nodes.size) else smallest
+    return min(smallest, gpus) if gpus <= pool.nodes.largest else smallest
 
 
 @dataclass(slots=True)

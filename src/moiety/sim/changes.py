@@ -81,9 +81,19 @@ def random_failures(
     return found
 
 
-def most_there(trace: GangTrace, changes: Sequence[ClusterChange]) -> tuple[int, ...]:
-    """The nodes that are left for good after all changes: a job must fit on them."""
+def most_there(trace: GangTrace, changes: Sequence[ClusterChange]) -> Nodes:
+    """The nodes that are left for good after all changes.
+
+    Raises InvalidValue if a job does not fit on them.
+    """
     nodes = Nodes(trace.nodes)
     for change in sorted(changes, key=lambda each: each.at_s):
         change_nodes(nodes, change)
-    return tuple(size if up else 0 for size, up in zip(nodes.size, nodes.up, strict=True))
+    left = Nodes([size if up else 0 for size, up in zip(nodes.size, nodes.up, strict=True)])
+    largest = max((gang.gpus for gang in trace.gangs), default=0)
+    if not left.could(largest):
+        raise InvalidValue(
+            f"a job wants {largest} GPUs, and after all changes {left.gpus} are left",
+            "changes that leave enough, or --bad report with a smaller --cluster",
+        )
+    return left

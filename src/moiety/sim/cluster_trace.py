@@ -17,10 +17,11 @@ from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.state.kept_state import KeptState
+from moiety.sim.changes import most_there
 from moiety.sim.gangs import GangTrace
 from moiety.sim.reading import Complaints
 from moiety.sim.runs import ClusterChange
-from moiety.sim.seats import Nodes
+from moiety.sim.seats import Nodes, Seats
 
 ALONE: Final = CycleSettings(moves_max=0, reservations=0, reasons=False)
 """For a workload that is tried on an empty cluster."""
@@ -202,7 +203,11 @@ def plan_refusals(plan: Sequence[object]) -> list[PlacementRefusal]:
 def of_gangs(
     trace: GangTrace, queues: Sequence[Queue] = (), changes: Sequence[ClusterChange] = ()
 ) -> ClusterTrace:
-    """A file of jobs with whole GPUs, as a history: a task for each node that a gang needs."""
+    """A file of jobs with whole GPUs, as a history: a task for each node that a gang needs.
+
+    Gangs that the nodes left after all changes would not hold are made for those. Raises
+    InvalidValue if a job does not fit on them.
+    """
     changes = sorted(changes, key=lambda each: each.at_s)
     sizes = [*trace.nodes, *(each.gpus for each in changes if each.what == "add")]
     nodes = tuple(
@@ -216,12 +221,15 @@ def of_gangs(
             moves += [NodeChange(-1.0, "drain", name), NodeChange(each.at_s, "up", name)]
         else:
             moves.append(NodeChange(each.at_s, each.what, f"{each.node:07}"))
-    room = Nodes(trace.nodes)
+    room, left = Nodes(trace.nodes), most_there(trace, changes)
     groups: dict[int, tuple[Subgroup, ...]] = {}
     jobs = []
     for at, gang in enumerate(trace.gangs):
         if gang.gpus not in groups:
-            groups[gang.gpus] = _subgroups(gang.gpus, room)
+            seats = room.find(gang.gpus, room.size)
+            if seats is None or not left.holds(count for _, count in seats):
+                seats = left.find(gang.gpus, left.size)
+            groups[gang.gpus] = _subgroups(seats or ((0, gang.gpus),))
         jobs.append(
             HistoryJob(
                 Workload(
@@ -246,9 +254,9 @@ def of_gangs(
     )
 
 
-def _subgroups(wanted: int, room: Nodes) -> tuple[Subgroup, ...]:
+def _subgroups(seats: Seats) -> tuple[Subgroup, ...]:
     sizes: dict[int, int] = {}
-    for _, count in room.find(wanted, room.size) or ((0, wanted),):
+    for _, count in seats:
         sizes[count] = sizes.get(count, 0) + 1
     return tuple(
         Subgroup(f"of-{size}", Shape(0, 0, size, WHOLE_GPU), tasks, tasks)

@@ -79,9 +79,10 @@ class Engine:
         """The cluster without work."""
         self._nodes_of: int | None = None
         """The version of the nodes that `_bare` has; None: it has none."""
-        self._sized = 0
+        self._lasting_of = self._held_on = 0
+        """The versions of the lasting nodes of `_seats`, and for which gangs have been shaped."""
         self._seats: dict[int, Seats] = {}
-        """The seats of gangs by size on an empty cluster of all these nodes."""
+        """The seats of gangs by size on an empty cluster of all lasting nodes."""
         self._nodes_told: tuple[Node, ...] | None = None
         """The nodes of the last decision; None: there was none."""
 
@@ -107,14 +108,33 @@ class Engine:
 
     def _workload(self, run: Run, nodes: Nodes) -> Workload:
         """A task for each node that the gang would have on an empty cluster."""
-        size = run.gang.gpus
-        if len(nodes.size) != self._sized:
-            self._sized = len(nodes.size)
+        subgroups = self._subgroups(run.gang.gpus, nodes)
+        return Workload(f"{run.number:07}", subgroups, submitted_s=run.gang.submitted_s)
+
+    def _subgroups(self, size: int, nodes: Nodes) -> tuple[Subgroup, ...]:
+        if nodes.lasting_version != self._lasting_of:
+            self._lasting_of = nodes.lasting_version
             self._seats.clear()
         seats = self._seats.get(size)
         if seats is None:
-            seats = self._seats[size] = nodes.find(size, nodes.size) or ((0, size),)
-        return Workload(f"{run.number:07}", _groups(seats), submitted_s=run.gang.submitted_s)
+            seats = self._seats[size] = nodes.find(size, nodes.lasting) or ((0, size),)
+        return _groups(seats)
+
+    def _shape_again(self, pool: GpuPool) -> None:
+        """Give waiting gangs other tasks if theirs have no room on the nodes that last."""
+        nodes = pool.nodes
+        if nodes.lasting_version == self._held_on:
+            return
+        self._held_on = nodes.lasting_version
+        is_held: dict[tuple[Subgroup, ...], bool] = {}
+        for run in pool.waiting.values():
+            own = self._work[run.number]
+            if own.subgroups not in is_held:
+                tasks = [each.shape.gpus for each in own.subgroups for _ in range(each.tasks)]
+                is_held[own.subgroups] = nodes.holds(tasks)
+            if not is_held[own.subgroups]:
+                subgroups = self._subgroups(run.gang.gpus, nodes)
+                self._work[run.number] = replace(own, subgroups=subgroups)
 
     def decide(self, pool: GpuPool) -> float | None:
         """Start and stop what the engine says; returns when it wants to be asked again."""
@@ -122,6 +142,7 @@ class Engine:
         self._note_stops(pool)
         if not pool.waiting:
             return None
+        self._shape_again(pool)
         is_asked = pool.has_news or self._is_asked
         if not (is_asked or self.memory.is_moved(pool.now_s, self._asked_s)):
             return self.memory.look_s(pool.now_s)

@@ -11,14 +11,17 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from moiety.model.errors import InternalError
+from moiety.policy.model.queues import WEEK_S
 from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.seats import Nodes, Seats
 
 SAME_S = 1e-6
 """Two moments that differ by less count as one."""
+QUIET_S: Final = WEEK_S + 86400.0
+"""If nothing happens for so long, and nothing but looks is due, what waits will never begin."""
 ENDS, CHANGES, COMES, LOOKS = range(4)
 
 Progress = Callable[[int], None]
@@ -287,18 +290,20 @@ def replay(
     ]
     changing = sorted(changes, key=lambda each: each.at_s)
     events += [(each.at_s + first, CHANGES, at, 0, each) for at, each in enumerate(changing)]
+    final = gone_for_good(changing)
     heapq.heapify(events)
     timeline = UsageTimeline()
-    left, wanted, look = len(runs), 0, None
+    left, wanted, look, quiet_s = len(runs), 0, None, first
     while left:
-        if not events:
+        is_quiet = pool.now_s - quiet_s > QUIET_S and not pool.running
+        if not events or (is_quiet and all(kind in (ENDS, LOOKS) for _, kind, *_ in events)):
             raise InternalError(f"{left} gangs wait, and {order.name} starts none of them")
         pool.now_s = now = events[0][0]
         is_stale, pool.has_news = True, False
         while events and events[0][0] <= now + SAME_S:
-            _, kind, _, epoch, what = heapq.heappop(events)
+            _, kind, number, epoch, what = heapq.heappop(events)
             if isinstance(what, ClusterChange):
-                _change(pool, what)
+                _change(pool, what, for_good=number in final)
             elif what is None:
                 if epoch == look:
                     is_stale = False
@@ -320,7 +325,10 @@ def replay(
             continue
         again = order.decide(pool)
         pool.newly.clear()
-        for run in pool.begun():
+        begun = pool.begun()
+        if begun or pool.has_news:
+            quiet_s = now
+        for run in begun:
             if run.is_running:
                 ends = run.since_s + run.left_s
                 heapq.heappush(events, (ends, ENDS, run.number, run.epoch, run))
@@ -335,12 +343,24 @@ def replay(
     return runs, timeline
 
 
-def _change(pool: GpuPool, change: ClusterChange) -> None:
+def gone_for_good(changes: Iterable[ClusterChange]) -> set[int]:
+    """Which of these changes, in the order of time, take a node away that never is up again."""
+    outages: Counter[int] = Counter()
+    last: dict[int, int] = {}
+    for at, change in enumerate(changes):
+        if change.what == "add":
+            continue
+        outages[change.node] += -1 if change.what == "up" else 1
+        if not outages[change.node]:
+            del last[change.node]
+        else:
+            last.setdefault(change.node, at)
+    return set(last.values())
+
+
+def _change(pool: GpuPool, change: ClusterChange, *, for_good: bool) -> None:
     nodes = pool.nodes
-    if change.what not in ("down", "drain"):
-        change_nodes(nodes, change)
-        return
-    if nodes.up[change.node]:
+    if change.what in ("down", "drain") and nodes.up[change.node]:
         for run in list(pool.running.values()):
             if any(at == change.node for at, _ in run.seats):
                 if change.what == "drain":
@@ -349,17 +369,17 @@ def _change(pool: GpuPool, change: ClusterChange) -> None:
                     pool.fail(run)
         if change.what == "down":
             pool.fallen(change.node)
-    change_nodes(nodes, change)
+    change_nodes(nodes, change, for_good=for_good)
 
 
-def change_nodes(nodes: Nodes, change: ClusterChange) -> None:
+def change_nodes(nodes: Nodes, change: ClusterChange, *, for_good: bool = False) -> None:
     """Change nodes on which nothing runs that the change would stop."""
     if change.what == "add":
         nodes.add(change.gpus)
     elif change.what == "up":
         nodes.back(change.node)
     else:
-        nodes.down(change.node)
+        nodes.down(change.node, for_good=for_good)
 
 
 def _note(timeline: UsageTimeline, pool: GpuPool, wanted: int) -> None:

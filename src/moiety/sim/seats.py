@@ -26,12 +26,17 @@ class Nodes:
         """Of all nodes that are up."""
         self.version = 0
         """A number that grows when a node goes or comes."""
+        self.lasting = list(gpus)
+        """GPUs of each node that is up or will be again; 0: it is gone for good."""
+        self.largest = max(self.lasting, default=0)
+        """Of `lasting`."""
+        self.lasting_version = 0
+        """A number that grows when `lasting` changes."""
 
     def find(self, gpus: int, free: Sequence[int] | None = None) -> Seats | None:
         """The seats that a gang would get; None: there is no room. `free` replaces `self.free`."""
         free = self.free if free is None else free
-        largest = max(self.size, default=0)
-        if gpus <= largest:
+        if gpus <= self.largest:
             best = _tightest(free, gpus)
             return None if best is None else ((best, gpus),)
         seats: list[tuple[int, int]] = []
@@ -56,6 +61,16 @@ class Nodes:
         empty = [size if up else 0 for size, up in zip(self.size, self.up, strict=True)]
         return self.find(gpus, empty) is not None
 
+    def holds(self, tasks: Iterable[int]) -> bool:
+        """Whether tasks of these sizes have room at once if all `lasting` nodes are empty."""
+        free = list(self.lasting)
+        for gpus in sorted(tasks, reverse=True):
+            best = _tightest(free, gpus)
+            if best is None:
+                return False
+            free[best] -= gpus
+        return True
+
     def take(self, seats: Iterable[tuple[int, int]]) -> None:
         """A gang begins in these seats."""
         for at, gpus in seats:
@@ -66,9 +81,15 @@ class Nodes:
         for at, gpus in seats:
             self.free[at] += gpus
 
-    def down(self, at: int) -> None:
-        """An outage of a node begins; the caller has stopped the gangs that ran there."""
+    def down(self, at: int, *, for_good: bool = False) -> None:
+        """An outage of a node begins; the caller has stopped the gangs that ran there.
+
+        `for_good`: it will never be up again.
+        """
         self._outages[at] += 1
+        if for_good:
+            self.lasting[at] = 0
+            self._lasting_changed()
         if not self.up[at]:
             return
         self.gpus -= self.size[at]
@@ -94,7 +115,13 @@ class Nodes:
         self._outages.append(0)
         self.gpus += gpus
         self.version += 1
+        self.lasting.append(gpus)
+        self._lasting_changed()
         return len(self.size) - 1
+
+    def _lasting_changed(self) -> None:
+        self.largest = max(self.lasting)
+        self.lasting_version += 1
 
 
 def _tightest(free: Sequence[int], gpus: int) -> int | None:

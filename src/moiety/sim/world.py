@@ -14,19 +14,16 @@ from typing import Final
 from moiety.policy.memory import LOOK_S, Began, Divided, Ended, Passed, Stopped, Submitted
 from moiety.policy.model.cluster import WHOLE_GPU, Node
 from moiety.policy.model.decisions import CyclePlan, Eviction, Growth, Move, Placement, Release
-from moiety.policy.model.queues import WEEK_S
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Starting, Task
 from moiety.policy.model.workloads import Shape, Workload
 from moiety.sim.cluster_trace import ClusterTrace, NodeChange, pool_nodes
 from moiety.sim.job_run import JobRun, WorldTimeline
 from moiety.sim.planner import Planner
-from moiety.sim.runs import SAME_S, Progress, RestartCost
+from moiety.sim.runs import QUIET_S, SAME_S, Progress, RestartCost
 
 ENDS, CHANGES, NODES, COMES, LOOKS = range(5)
 ASKED_MAX: Final = 8
 """How often a planner is asked at one moment, if it asks for that because work has ended."""
-QUIET_S: Final = WEEK_S + 86400.0
-"""If nothing happens for so long, and nothing but looks is due, what waits will never begin."""
 
 
 class World:

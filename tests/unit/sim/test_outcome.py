@@ -120,6 +120,28 @@ def test_a_job_must_fit_on_the_nodes_that_are_back_after_all_outages(tmp_path: P
         run_gangs(trace, "fifo", FREE, read_changes(file, 2, Complaints()))
 
 
+@pytest.mark.parametrize("name", ["default", "fifo", "drf"])
+def test_a_gang_is_made_for_the_nodes_that_are_left_or_refused(name: str) -> None:
+    changes = [
+        ClusterChange(100, "drain", 0),
+        ClusterChange(100, "add", gpus=4),
+        ClusterChange(100, "add", gpus=4),
+    ]
+    jobs = (GangJob("a", 1, 0, 10), GangJob("wide", 8, 150, 100))
+    trace = GangTrace("t", jobs, (8,))
+
+    def ended_s(of: GangTrace) -> float | None:
+        if name == "drf":
+            return run_history(of_gangs(of, (), changes), name, FREE).records[1].ended_s
+        records: list[JobRecord] = []
+        run_gangs(of, name, FREE, changes, records=records)
+        return records[1].ended_s
+
+    assert ended_s(trace) == 250
+    with pytest.raises(InvalidValue, match="a job wants 9 GPUs, and after all changes 8 are left"):
+        ended_s(replace(trace, gangs=(jobs[0], replace(jobs[1], gpus=9))))
+
+
 def test_a_node_cannot_fail_before_it_is_added(tmp_path: Path) -> None:
     file = tmp_path / "c.csv"
     file.write_text("at_s,what,node,gpus,for_s\n900,add,,8,\n100,fail,2,,10\n950,fail,2,,10\n")

@@ -7,17 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moiety.model.errors import MoietyError, TraceInvalid, TraceMissing
+from moiety.model.errors import InternalError, MoietyError, TraceInvalid, TraceMissing
+from moiety.policy.model.queues import Amounts, Queue
 from moiety.sim.baselines import NAMES, baseline
 from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace, read_gangs
 from moiety.sim.reading import Complaints
 from moiety.sim.runs import ClusterChange, GpuPool, Order, RestartCost, Run, replay
+from moiety.sim.schedule import windows
 from moiety.sim.seats import Nodes
 from tests.unit.sim.where import DATA
 
 ITP = "job_id,submission_time,num_gpu,duration\n"
 FREE = RestartCost()
+COST = RestartCost(30.0)
 needs_itp = pytest.mark.skipif(
     not (DATA / "itp" / "cluster06.csv").exists(), reason=f"no traces in {DATA}"
 )
@@ -162,6 +165,43 @@ def test_a_node_more_is_used() -> None:
     assert sorted(run.ended_s for run in runs) == [1000, 1100]
     assert timeline.there[0] == 8
     assert timeline.there[-1] == 16
+
+
+@pytest.mark.parametrize("name", [*NAMES, "default"])
+def test_a_gang_runs_on_the_nodes_that_are_left_where_the_largest_is_gone(name: str) -> None:
+    changes = [ClusterChange(100, "add", gpus=16), ClusterChange(200, "drain", 4)]
+    jobs = trace((1, 0, 10), (16, 150, 1000), (16, 300, 10), nodes=(4,) * 4)
+    runs = replay(jobs, order(name), changes=changes)[0]
+    assert max(run.ended_s for run in runs) == pytest.approx(1160)
+
+
+def test_a_gang_of_a_queue_with_a_window_runs_on_the_nodes_that_are_left() -> None:
+    queues = (Queue("q", quota=Amounts(1000), windows=windows("mon 01:00-06:00=2")),)
+    changes = [ClusterChange(100, "add", gpus=16), ClusterChange(200, "drain", 4)]
+    gangs = (GangJob("first", 1, 0, 10, "q"), GangJob("big", 16, 150, 1000, "q"))
+    found = replay(GangTrace("t", gangs, (4,) * 4), Engine(queues), COST, changes)[0]
+    assert found[1].ended_s == 1150 + COST.restart_s
+
+
+def test_a_gang_waits_for_its_node_that_is_away_for_a_while() -> None:
+    changes = [ClusterChange(100, "drain", 0), ClusterChange(500, "up", 0)]
+    jobs = trace((1, 0, 10), (8, 150, 100), nodes=(8, 4, 4))
+    assert [run.ended_s for run in replay(jobs, Engine(), changes=changes)[0]] == [10, 600]
+
+
+class _Idle(Engine):
+    """Looks every ten minutes, and starts nothing but the first gang."""
+
+    def decide(self, pool: GpuPool) -> float:
+        if 0 in pool.waiting:
+            pool.start(pool.waiting[0], ((0, 8),))
+        return pool.now_s + 600
+
+
+def test_a_replay_ends_with_an_error_where_nothing_but_looks_happens() -> None:
+    jobs = trace((8, 0, 2_000_000), (8, 10, 100))
+    with pytest.raises(InternalError, match="1 gangs wait, and default starts none of them"):
+        replay(jobs, _Idle())
 
 
 @pytest.mark.parametrize(
