@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -80,6 +81,8 @@ class ClusterTrace:
     complaints: Complaints = field(default_factory=Complaints)
     notes: tuple[str, ...] = ()
     """What the reader left out, in sentences."""
+    pool_nodes: Mapping[str, tuple[Node, ...]] = field(default_factory=dict)
+    """The nodes that each dynamic pool may ever have, by its name, in the order of starting."""
 
     @property
     def first_s(self) -> float:
@@ -104,21 +107,12 @@ class ClusterTrace:
         return (*(Pool(name) for name in names), *self.pools)
 
 
-def pool_nodes(pool: Pool) -> list[Node]:
-    """All nodes that a dynamic pool may ever have."""
-    assert pool.template
-    return [
-        replace(pool.template, name=f"{pool.name}-{at}", pool=pool.name)
-        for at in range(1, (pool.nodes_max or 0) + 1)
-    ]
-
-
 def without_impossible(trace: ClusterTrace, path: Path) -> ClusterTrace:
     """The trace without jobs that could not even begin on the empty cluster.
 
     Raises TraceInvalid for the first, unless the complaints are lenient, or if no job is left.
     """
-    nodes = (*trace.nodes, *(node for pool in trace.pools for node in pool_nodes(pool)))
+    nodes = (*trace.nodes, *chain.from_iterable(trace.pool_nodes.values()))
     there = sorted({node.pool for node in nodes})
     models = {node.model for node in nodes}
     empty = Snapshot(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from moiety.model.errors import InvalidValue, TraceInvalid, TraceMissing
-from moiety.policy.model.cluster import GPUS_MAX, Node, Pool, gpus
+from moiety.policy.model.cluster import GPUS_MAX, Node, gpus
 from moiety.policy.model.queues import Queue
 from moiety.policy.model.workloads import Workload
 from moiety.sim import sacct
@@ -20,7 +20,7 @@ from moiety.sim.cluster_trace import MODEL, ClusterTrace, HistoryJob, NodeChange
 from moiety.sim.cluster_trace import without_impossible as possible
 from moiety.sim.job_table import HISTORY, read_jobs
 from moiety.sim.node_table import read_nodes
-from moiety.sim.pool_file import read_pools
+from moiety.sim.pool_file import DynamicPools, read_dynamic
 from moiety.sim.queue_file import read_queues
 from moiety.sim.reading import Complaints, TableRow, columns_of, read_table
 
@@ -77,10 +77,10 @@ def read_history(folder: Path, *, lenient: bool = False) -> ClusterTrace:
     queue_table = table_of(folder, "queues")
     queues = read_queues(queue_table, complaints) if queue_table else ()
     pool_table = table_of(folder, "pools")
-    pools: tuple[Pool, ...] = ()
-    always = nodes
+    dynamic = DynamicPools((), nodes, {})
     if pool_table:
-        pools, always = read_pools(pool_table, nodes, complaints)
+        dynamic = read_dynamic(pool_table, nodes, complaints)
+    pools, always = dynamic.pools, dynamic.always
     change_table = table_of(folder, "changes")
     changes = _changes(change_table, always, complaints) if change_table else ()
     output = _sacct_in(folder)
@@ -94,7 +94,16 @@ def read_history(folder: Path, *, lenient: bool = False) -> ClusterTrace:
     else:
         jobs = read_jobs(path, complaints, has_queues=bool(queues))
     trace = ClusterTrace(
-        folder.resolve().name, always, (), queues, pools, changes, monday_s, complaints, notes
+        folder.resolve().name,
+        always,
+        (),
+        queues,
+        pools,
+        changes,
+        monday_s,
+        complaints,
+        notes,
+        dynamic.nodes,
     )
     return with_jobs(trace, jobs, path)
 

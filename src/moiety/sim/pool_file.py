@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.model.cluster import Node, Pool
+from moiety.sim.node_table import HOST
 from moiety.sim.reading import COLUMNS_HINT, Complaints, TableRow, check_file, read_table
 
 COLUMNS: Final = ("name",)
@@ -45,19 +46,73 @@ class _Line:
             idle_s=self.idle_s,
         )
 
+    def members(self, pool: Pool, own: Sequence[Node]) -> tuple[Node, ...]:
+        """The nodes that the pool may ever have: those of the trace, if these are enough.
+
+        Nodes of one domain come one after the other. Raises InvalidValue if it is unclear in which
+        domains others would be.
+        """
+        assert pool.template
+        assert pool.nodes_max is not None
+        if not self.like:
+            if pool.nodes_max <= len(own):
+                kept = sorted(own[: pool.nodes_max], key=_domains)
+                return tuple(replace(node, pool=pool.name) for node in kept)
+            if len({_domains(node) for node in own}) > 1:
+                raise InvalidValue(
+                    f"pool {pool.name} may have {pool.nodes_max} nodes, and its {len(own)} in the "
+                    "trace are in several domains, so it is unclear in which the others would be",
+                    f"nodes_max of at most {len(own)}, more nodes in the trace, or a line with "
+                    "`like`: a node in whose domains all are",
+                )
+        domains = _domains(pool.template)
+        has_hosts = len(domains) < len(pool.template.topology)
+        names = (f"{pool.name}-{at}" for at in range(1, pool.nodes_max + 1))
+        return tuple(
+            replace(
+                pool.template,
+                name=name,
+                topology=(*domains, (HOST, name)) if has_hosts else domains,
+            )
+            for name in names
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicPools:
+    """The dynamic pools of a trace, and its nodes."""
+
+    pools: tuple[Pool, ...]
+    always: tuple[Node, ...]
+    """The nodes of no dynamic pool."""
+    nodes: Mapping[str, tuple[Node, ...]]
+    """The nodes that each pool may ever have, by its name, in the order in which they start."""
+
 
 def read_pools(
     path: Path, nodes: Sequence[Node], complaints: Complaints
 ) -> tuple[tuple[Pool, ...], tuple[Node, ...]]:
     """The dynamic pools of a CSV or JSONL file, and the nodes that are always there.
 
+    Domains of the topology are not looked at. Raises as `read_dynamic`.
+    """
+    found = read_dynamic(path, [replace(node, topology=()) for node in nodes], complaints)
+    always = {node.name for node in found.always}
+    return found.pools, tuple(node for node in nodes if node.name in always)
+
+
+def read_dynamic(path: Path, nodes: Sequence[Node], complaints: Complaints) -> DynamicPools:
+    """The dynamic pools of a CSV or JSONL file.
+
     `name`, and where they are given `nodes_min` (0), `nodes_max` (as many as the trace has),
     `start_s`, `idle_s`, `like` (the node that others are like; the pool's first). Raises
     TraceMissing and TraceInvalid, with the line, for what makes no sense: a pool without nodes, of
-    nodes that are not alike, or named twice.
+    nodes that are not alike, named twice, or of nodes of which it is unclear in which domains of
+    the topology they would be.
     """
     check_file(path, "list of pools")
-    pools: list[Pool] = []
+    pools: dict[str, Pool] = {}
+    members: dict[str, tuple[Node, ...]] = {}
     seen: dict[str, int] = {}
     left = list(nodes)
     lines = read_table(path, COLUMNS, _line, complaints)
@@ -69,14 +124,16 @@ def read_pools(
         seen[line.name] = number
         own = left if line.name == EVERY else [node for node in left if node.pool == line.name]
         try:
-            pools += _kinds(line, own) if line.name == EVERY else [_named(line, own, nodes)]
+            kinds = _kinds(line, own) if line.name == EVERY else [(_named(line, own, nodes), own)]
+            for pool, alike in kinds:
+                pools[pool.name], members[pool.name] = pool, line.members(pool, alike)
         except InvalidValue as error:
             raise TraceInvalid(path.name, number, error.what, error.hint) from None
         gone = {node.name for node in own}
         left = [node for node in left if node.name not in gone]
     if not pools:
         raise TraceInvalid(path.name, 0, "it has no pools", COLUMNS_HINT)
-    return tuple(pools), tuple(left)
+    return DynamicPools(tuple(pools.values()), tuple(left), members)
 
 
 def _line(row: TableRow) -> _Line:
@@ -109,7 +166,8 @@ def _named(line: _Line, own: Sequence[Node], nodes: Iterable[Node]) -> Pool:
     return line.pool(line.name, own, own[0])
 
 
-def _kinds(line: _Line, own: Iterable[Node]) -> list[Pool]:
+def _kinds(line: _Line, own: Iterable[Node]) -> list[tuple[Pool, list[Node]]]:
+    """A pool for each kind of node, with the nodes of that kind."""
     if line.like:
         raise InvalidValue(
             f"{EVERY} makes a pool of each kind of node, and they are not all like {line.like}",
@@ -123,8 +181,13 @@ def _kinds(line: _Line, own: Iterable[Node]) -> list[Pool]:
         first = alike[0]
         gpus = f"{len(first.gpus)} {first.model}" if first.gpus else "no GPUs"
         name = f"{first.pool}: {gpus}, {first.cpu_milli / 1000:g} CPUs, {first.memory_mib} MiB"
-        found.append(line.pool(name, alike, first))
+        found.append((line.pool(name, alike, first), alike))
     return found
+
+
+def _domains(node: Node) -> tuple[tuple[str, str], ...]:
+    """The domains of the topology that a node shares with others, so without its host."""
+    return tuple(domain for domain in node.topology if domain[0] != HOST)
 
 
 def _kind(node: Node) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from moiety.policy.model.cluster import WHOLE_GPU, Node
 from moiety.policy.model.decisions import CyclePlan, Eviction, Growth, Move, Placement, Release
 from moiety.policy.model.snapshot import Running, Snapshot, Spot, Starting, Task
 from moiety.policy.model.workloads import Shape, Workload
-from moiety.sim.cluster_trace import ClusterTrace, NodeChange, pool_nodes
+from moiety.sim.cluster_trace import ClusterTrace, NodeChange
 from moiety.sim.job_run import JobRun, WorldTimeline
 from moiety.sim.planner import Planner
 from moiety.sim.runs import QUIET_S, SAME_S, Progress, RestartCost
@@ -73,10 +73,10 @@ class World:
 
     def _begin(self) -> None:
         for pool in self.trace.pools:
-            own = pool_nodes(pool)
+            own = self.trace.pool_nodes[pool.name]
             for node in own[: pool.nodes_min]:
                 self._bring(node)
-            self._could[pool.name] = own[pool.nodes_min :][::-1]
+            self._could[pool.name] = list(own[pool.nodes_min :][::-1])
         for run in self.runs:
             self._at(run.job.workload.submitted_s, COMES, self._coming(run))
         for change in sorted(self.trace.changes, key=lambda each: each.at_s):

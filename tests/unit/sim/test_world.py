@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moiety.model.errors import InvalidValue
+from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.cycle import decide
 from moiety.policy.model.cluster import WHOLE_GPU, Node, gpus
 from moiety.policy.model.decisions import CyclePlan
@@ -183,6 +183,47 @@ def test_a_pool_starts_a_node_for_what_waits_and_gives_it_back(tmp_path: Path) -
     assert [run.began_s for run in world.runs] == [300, 5300]
     assert (300, 1) in there
     assert (1800, 0) in there  # empty since 1200
+
+
+RACKS = (
+    "name,cpu_milli,memory_mib,gpus,pool,topology\n"
+    "n1,64000,64000,8,cloud,rack=r1\nn2,64000,64000,8,cloud,rack=r2\n"
+)
+
+
+def test_nodes_of_a_pool_are_in_their_own_domains(tmp_path: Path) -> None:
+    jobs = TIMES + ",tasks,domain\na,8,0,500,2,rack\n"
+    with pytest.raises(TraceInvalid, match="could not begin on the empty cluster"):
+        history(tmp_path, jobs, RACKS, pools="name,nodes_min,nodes_max\ncloud,0,\n")
+    nodes = RACKS + "n3,64000,64000,8,cloud,rack=r1\n"
+    found = jobs_of(history(tmp_path, jobs, nodes, pools="name\ncloud\n"))
+    assert found["a"].nodes == ("n1", "n3")
+    assert found["a"].started_s == 300
+
+
+def test_parts_of_a_machine_stay_on_it_in_pools_too(tmp_path: Path) -> None:
+    nodes = (
+        "name,cpu_milli,memory_mib,gpus,model\n"
+        "a,64000,64000,4,A100\nb,64000,64000,4,A100\nc,64000,64000,,A100:2|T4:2\n"
+    )
+    jobs = TIMES + ",tasks,domain,models\nwide,4,0,100,2,host,A100\n"
+    for pools in ("name\n*\n", "name,like,nodes_max\ndefault,a,5\n"):
+        with pytest.raises(TraceInvalid, match="could not begin on the empty cluster"):
+            history(tmp_path, jobs, nodes, pools=pools)
+
+
+def test_a_pool_of_more_nodes_than_are_known_is_in_one_domain(tmp_path: Path) -> None:
+    jobs = TIMES + ",tasks,domain\na,8,0,500,3,rack\n"
+    pools = "name,nodes_max,like\ncloud,3,"
+    with pytest.raises(TraceInvalid) as refused:
+        history(tmp_path, jobs, RACKS, pools=f"{pools}\n")
+    assert (
+        "pools.csv, line 2: pool cloud may have 3 nodes, and its 2 in the trace are in several"
+        in (refused.value.what)
+    )
+    assert "`like`" in str(refused.value.hint)
+    found = jobs_of(history(tmp_path, jobs, RACKS, pools=f"{pools}n2\n"))
+    assert found["a"].nodes == ("cloud-1", "cloud-2", "cloud-3")
 
 
 def test_a_job_ends_when_it_may_not_run_for_longer(tmp_path: Path) -> None:
