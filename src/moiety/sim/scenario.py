@@ -200,10 +200,14 @@ def _told(
 
 
 def _why(refusal: PlacementRefusal) -> str:
-    """Its text, without the shape: host memory of a scenario is not in MiB."""
+    """Its text, without the shape: host memory of a scenario is in bytes, not in MiB."""
     counts = [
         words.format(count=refusal.numbers[reason])
         for reason, words in WORDS.items()
         if str(reason) in refusal.numbers
     ]
-    return f"of the nodes, {', '.join(counts)}" if counts else refusal.text
+    if counts:
+        return f"of the nodes, {', '.join(counts)}"
+    if "wanted_memory_mib" in refusal.numbers:
+        return refusal.text.replace(" memory_mib", " bytes of memory")
+    return refusal.text

@@ -74,6 +74,19 @@ def test_a_case_says_what_became_of_it(tmp_path: Path) -> None:
     ]
 
 
+def test_a_limit_of_memory_is_told_in_bytes(tmp_path: Path) -> None:
+    case = {
+        "name": "memory",
+        "nodes": [{"name": "n", "gpus": 1, "memory_bytes": 64e9}],
+        "queues": [queue("q", limit_memory_bytes=10.5e9)],
+        "jobs": [job("j", PENDING, memory_bytes_per_task=20e9)],
+    }
+    [outcome] = run_all(read_scenarios(write(tmp_path, case)), "")
+    assert [each["reason"] for each in outcome.decisions] == [
+        "by it alone, queue q would have 20000000000 bytes of memory, and its limit is 10500000000"
+    ]
+
+
 def test_what_is_expected_changes_nothing_that_is_decided(tmp_path: Path) -> None:
     other = copy.deepcopy(CASE)
     other["expect"] = {"jobs": {"new": {"status": "pending"}, "nobody": {"status": "running"}}}
