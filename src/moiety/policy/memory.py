@@ -317,11 +317,13 @@ class PolicyMemory:
             had = {queue: milli / WHOLE_GPU for queue, milli in self._has.items() if milli}
             self._account.passed(self._now_s, now_s, self._gpus, had, is_waited=self._waits > 0)
         self._now_s = now_s
+        due: list[RememberedWork] = []
         while self._edges and self._edges[0][0] <= now_s + NEAR_S:
             _, name, epoch = heapq.heappop(self._edges)
             work = self._active.get(name)
-            if work is None or work.epoch != epoch:
-                continue
+            if work is not None and work.epoch == epoch:
+                due.append(work)
+        for work in due:  # by its own sum one may come to its edge a moment later: once more then
             done_s = work.attained(now_s)
             if self._estimator.ran(work.row, done_s):
                 self._like_changed(work)

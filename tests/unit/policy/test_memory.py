@@ -81,6 +81,16 @@ def test_the_next_look_is_at_the_next_span_or_in_ten_minutes() -> None:
     assert memory.look_s(10 * HOUR) == 10 * HOUR + 600
 
 
+def test_a_span_that_begins_a_moment_later_is_looked_at_once_and_then_again() -> None:
+    memory, now_s = PolicyMemory(), 15138.003
+    submitted(memory, "w", "u", 15000)
+    learn(memory, Began("w", 15003.004))  # for 134.9989999999998 s, and a span begins at 135
+    learn(memory, Passed(now_s))
+    assert now_s < memory.look_s(now_s) < now_s + 0.002
+    learn(memory, Passed(now_s + 0.002))
+    assert memory.look_s(now_s + 0.002) > now_s + 1
+
+
 def test_time_alone_matters_only_once_work_yields() -> None:
     memory = past()
     submitted(memory, "runs", "stranger", 20 * HOUR)
