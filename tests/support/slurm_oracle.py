@@ -51,6 +51,7 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 MinJobAge=3600
 FirstJobId={first}
+UnkillableStepTimeout=15
 DefMemPerCPU={default}
 SchedulerType=sched/backfill
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} \
@@ -152,6 +153,13 @@ class Oracle:
             return not wanted.intersection(live)
 
         until(is_over, "Slurm's jobs are over")
+
+    def mend(self) -> None:
+        """Take its node back into use: it drains itself where it could not end a step in time."""
+        if "drain" in self.run("sinfo", "-h", "-o", "%T").stdout:
+            for job in self.run("squeue", "-h", "-o", "%A").stdout.split():
+                self.run("scancel", job)
+            self.run("scontrol", "update", f"nodename={self.host}", "state=resume")
 
     def close(self) -> None:
         """End all of it."""
