@@ -11,6 +11,7 @@ from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.decisions import PlacementRefusal, Reason
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape, Workload
+from moiety.policy.place.arrays import EmptySlots
 from moiety.policy.queue.queue_usage import GPU_MILLI, Excess
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
@@ -97,38 +98,79 @@ class PendingReasons:
         state = self._state
         if len(piece.tasks) == 1 or state.tasks_of.get(piece.workload.name):
             return None
-        pools = list(state.pools.open_to(piece.workload))
+        drained: PlacementRefusal | None = None
+        for refusal in self._sizes(piece, list(state.pools.open_to(piece.workload))):
+            if refusal.is_final:
+                return refusal
+            drained = drained or refusal
+        return drained
+
+    def _sizes(self, piece: GangPart, pools: Sequence[str]) -> Iterator[PlacementRefusal]:
+        """Each respect in which it is too large: for ever, or while GPUs are drained or lost."""
+        state = self._state
         refusal = self._by_sum(piece, pools)
         if refusal is not None:
-            return refusal
+            yield refusal
         domain = required(piece)
+        clusters = [state.pools.placers[pool].cluster for pool in pools]
         for shape, count in piece.shapes:
-            slots = 0
-            for pool in pools:
-                cluster = state.pools.placers[pool].cluster
-                empty = cluster.capacity, cluster.cpu, cluster.memory
-                slots += int(cluster.slots(shape, *empty).sum())
-            if 0 < slots < count:
-                text = (
+            slots = EmptySlots.total([each.slots_when_empty(shape) for each in clusters])
+            if slots.installed and slots.healthy < count:
+                yield self._too_few(
+                    piece,
+                    Reason.NODE_SIZE,
                     f"it needs places for {count} tasks at once, each with {shape}: "
-                    f"all nodes together have {slots}, even when empty"
+                    "all nodes together have",
+                    count,
+                    slots,
                 )
-                numbers = {"tasks": count, "places_when_empty": slots}
-                return PlacementRefusal(piece.tasks[0][0], Reason.NODE_SIZE, text, True, numbers)
-            if domain is None or not slots:
+            if domain is None or not slots.installed:
                 continue
             areas = state.domains.areas(domain.level)
-            most = max(
-                (state.domains.slots(area, shape, pools, empty=True) for area in areas), default=0
+            found = [state.domains.slots_when_empty(area, shape, pools) for area in areas]
+            most = EmptySlots(
+                max((each.installed for each in found), default=0),
+                max((each.healthy for each in found), default=0),
             )
-            if most < count:
-                text = (
+            if most.healthy < count:
+                yield self._too_few(
+                    piece,
+                    Reason.TOPOLOGY,
                     f"it needs places for {count} tasks in one {domain.level}, each with {shape}: "
-                    f"the largest of {len(areas)} has {most}, even when empty"
+                    f"the largest of {len(areas)} has",
+                    count,
+                    most,
                 )
-                numbers = {"tasks": count, "places_when_empty": most}
-                return PlacementRefusal(piece.tasks[0][0], Reason.TOPOLOGY, text, True, numbers)
-        return None
+
+    def _too_few(
+        self, piece: GangPart, reason: Reason, text: str, count: int, slots: EmptySlots
+    ) -> PlacementRefusal:
+        """Why `count` tasks have too few places, how many of which comes after `text`."""
+        is_final = slots.installed < count
+        places = slots.installed if is_final else slots.healthy
+        text = f"{text} {places}, even when empty"
+        numbers = {"tasks": count, "places_when_empty": places}
+        return self._too_large(piece, reason, text, numbers, is_final=is_final)
+
+    def _too_large(
+        self,
+        piece: GangPart,
+        reason: Reason,
+        text: str,
+        numbers: dict[str, int],
+        *,
+        is_final: bool,
+    ) -> PlacementRefusal:
+        """A piece is too large for empty nodes: for ever, or while GPUs are drained or lost."""
+        task, _ = piece.tasks[0]
+        if is_final:
+            return PlacementRefusal(task, reason, text, True, numbers)
+        placers = self._state.pools.placers
+        there = [placers[pool].cluster for pool in self._state.pools.open_to(piece.workload)]
+        gpus = sum(int((each.installed - each.capacity).sum()) for each in there) // WHOLE_GPU
+        text = f"{text}, while {gpus} of their GPUs {'is' if gpus == 1 else 'are'} drained or lost"
+        numbers["gpus_drained"] = gpus
+        return PlacementRefusal(task, Reason.GPUS_DRAINED, text, numbers=numbers)
 
     def _by_sum(self, piece: GangPart, pools: Sequence[str]) -> PlacementRefusal | None:
         """Whether all tasks with GPUs together ask for more than all nodes have when empty.
@@ -148,19 +190,21 @@ class PendingReasons:
         )
         tasks = sum(count for _, count in wanted)
         asked = sum(shape.total_milli * count for shape, count in wanted)
-        there = slots = 0
-        for pool in pools:
-            cluster = self._state.pools.placers[pool].cluster
-            slots += int(cluster.slots(least, cluster.capacity, cluster.cpu, cluster.memory).sum())
-            there += cluster.gpu_milli_total
-        if slots >= tasks and there >= asked:
+        clusters = [self._state.pools.placers[pool].cluster for pool in pools]
+        slots = EmptySlots.total([each.slots_when_empty(least) for each in clusters])
+        installed = sum(int(each.installed.sum()) for each in clusters)
+        healthy = sum(each.gpu_milli_total for each in clusters)
+        if slots.healthy >= tasks and healthy >= asked:
             return None
+        is_final = slots.installed < tasks or installed < asked
+        there = installed if is_final else healthy
+        places = slots.installed if is_final else slots.healthy
         text = (
             f"it needs places for {tasks} tasks with GPUs at once, {_gpus(asked)} GPUs in all: all "
-            f"nodes together have {_gpus(there)} GPUs and {slots} places, even when empty"
+            f"nodes together have {_gpus(there)} GPUs and {places} places, even when empty"
         )
-        numbers = {"tasks": tasks, "places_when_empty": slots, "gpu_milli_when_empty": there}
-        return PlacementRefusal(piece.tasks[0][0], Reason.NODE_SIZE, text, True, numbers)
+        numbers = {"tasks": tasks, "places_when_empty": places, "gpu_milli_when_empty": there}
+        return self._too_large(piece, Reason.NODE_SIZE, text, numbers, is_final=is_final)
 
     def _by_room(self, piece: GangPart) -> PlacementRefusal:
         """Place what can be placed, and ask about the first task that cannot."""

@@ -21,6 +21,8 @@ class Reason(StrEnum):
     """A GPU has less memory than the task asks for."""
     NODE_SIZE = "node-size"
     """No node would be large enough even if it were empty."""
+    GPUS_DRAINED = "gpus-drained"
+    """Nodes would be large enough, but GPUs of theirs are drained or lost."""
     GPUS_FULL = "gpus-full"
     """Too few GPUs have enough left."""
     CPU_FULL = "cpu-full"

@@ -44,6 +44,20 @@ class FreeAmounts(NamedTuple):
     left_total: int
 
 
+class EmptySlots(NamedTuple):
+    """How many tasks have room where nothing runs."""
+
+    installed: int
+    """On all GPUs."""
+    healthy: int
+    """Without the GPUs that are drained or lost."""
+
+    @classmethod
+    def total(cls, parts: Sequence[EmptySlots]) -> EmptySlots:
+        """The sum of what several pools have."""
+        return cls(sum(part.installed for part in parts), sum(part.healthy for part in parts))
+
+
 class Mask(NamedTuple):
     """Where a task may run, of N nodes with at most G GPUs each."""
 
@@ -82,9 +96,13 @@ class NodeArrays:
         self.gpu_memory: Ints = np.array([node.gpu_memory_mib for node in nodes], np.int64)
         self.model: Ints = np.array([self.models.index(node.model) for node in nodes], np.int64)
         self.capacity: Ints = np.zeros((count, width), np.int64)
+        self.installed: Ints = np.zeros((count, width), np.int64)
+        """[N, G] in thousandths: the capacity if all GPUs were healthy."""
         for at, node in enumerate(nodes):
             for gpu in node.gpus:
                 self.capacity[at, gpu.index] = WHOLE_GPU * gpu.is_healthy
+                self.installed[at, gpu.index] = WHOLE_GPU
+        self.has_unhealthy = bool((self.installed > self.capacity).any())
         self.free_cpu = self.cpu.copy()
         self.free_memory = self.memory.copy()
         self.left = self.capacity.copy()
@@ -234,21 +252,30 @@ class NodeArrays:
             slots = min(slots, sum(gpus) // shape.gpus) if len(gpus) >= shape.gpus else 0
         return slots
 
-    def slots_within(self, shape: Shape, mask: Mask, *, empty: bool = False) -> int:
-        """The most tasks that have room within the mask; `empty`: if nothing ran there."""
-        left = self.capacity if empty else self.left
-        cpu = self.cpu if empty else self.free_cpu
-        memory = self.memory if empty else self.free_memory
-        if mask.gpus is not None:
-            left = np.where(mask.gpus, left, 0)
-        return int(self.slots(shape, left, cpu, memory)[mask.nodes].sum())
+    def slots_within(self, shape: Shape, mask: Mask) -> int:
+        """The most tasks that have room within the mask."""
+        left = self.left if mask.gpus is None else np.where(mask.gpus, self.left, 0)
+        return int(self.slots(shape, left, self.free_cpu, self.free_memory)[mask.nodes].sum())
 
-    def could_ever(self, shape: Shape) -> Bools:
-        """Which nodes could take it if nothing ran on them."""
+    def slots_when_empty(self, shape: Shape, mask: Mask | None = None) -> EmptySlots:
+        """The most tasks that would have room, within the mask, if nothing ran there."""
+        found = []
+        for gpus in (self.installed, self.capacity)[: 1 + self.has_unhealthy]:
+            left = gpus if mask is None or mask.gpus is None else np.where(mask.gpus, gpus, 0)
+            slots = self.slots(shape, left, self.cpu, self.memory)
+            found.append(int((slots if mask is None else slots[mask.nodes]).sum()))
+        return EmptySlots(found[0], found[-1])
+
+    def could_ever(self, shape: Shape, *, healthy: bool = False) -> Bools:
+        """Which nodes could take it if nothing ran on them, and all their GPUs were healthy.
+
+        With `healthy`: on the GPUs that are healthy now.
+        """
+        gpus = self.capacity if healthy else self.installed
         empty = self.copy()
         empty.free_cpu, empty.free_memory = self.cpu, self.memory
-        empty.left, empty._over, empty.counts_memory = self.capacity, None, False
-        empty.ordered = np.sort(self.capacity, axis=1)
+        empty.left, empty._over, empty.counts_memory = gpus, None, False
+        empty.ordered = np.sort(gpus, axis=1)
         return empty.has_room(shape)
 
     def take(self, shape: Shape, seat: Seat) -> None:

@@ -14,6 +14,7 @@ WORDS = {
     Reason.MODEL: "{count} have GPUs of other models or none",
     Reason.GPU_SIZE: "{count} have GPUs with too little memory",
     Reason.NODE_SIZE: "{count} are too small even when empty",
+    Reason.GPUS_DRAINED: "{count} have GPUs that are drained or lost, and too few others",
     Reason.GPUS_FULL: "{count} have too little of their GPUs left",
     Reason.CPU_FULL: "{count} have too few CPUs left",
     Reason.MEMORY_FULL: "{count} have too little memory left",
@@ -63,10 +64,12 @@ def _ruled_out(cluster: NodeArrays, shape: Shape, mask: Mask | None) -> dict[Rea
     if models is not None:
         rule_out(Reason.MODEL, ~models[cluster.model])
     elif shape.gpus:
-        rule_out(Reason.MODEL, cluster.capacity.sum(axis=1) == 0)
+        rule_out(Reason.MODEL, cluster.installed.sum(axis=1) == 0)
     if shape.gpu_memory_mib:
         rule_out(Reason.GPU_SIZE, np.asarray(cluster.milli(shape)) > WHOLE_GPU)
     rule_out(Reason.NODE_SIZE, ~cluster.could_ever(shape))
+    if shape.gpus and cluster.has_unhealthy:
+        rule_out(Reason.GPUS_DRAINED, ~cluster.could_ever(shape, healthy=True))
     if shape.gpus:
         rule_out(Reason.GPUS_FULL, ~_gpus_fit(cluster, shape))
     rule_out(Reason.CPU_FULL, cluster.free_cpu < shape.cpu_milli)

@@ -10,7 +10,7 @@ import numpy as np
 
 from moiety.policy.model.cluster import Node
 from moiety.policy.model.workloads import Shape
-from moiety.policy.place.arrays import Bools, Mask
+from moiety.policy.place.arrays import Bools, EmptySlots, Mask
 from moiety.policy.place.pools import Masks, Place, Pools
 
 NODE: Final = "node"
@@ -73,12 +73,20 @@ class Domains:
                 gpus.setdefault(pool, np.zeros(shape, np.bool_))[at, list(only)] = True
         return {pool: Mask(found, gpus.get(pool)) for pool, found in nodes.items()}
 
-    def slots(self, area: Area, shape: Shape, pools: Iterable[str], *, empty: bool = False) -> int:
-        """The most tasks of a shape that have room in a domain; `empty`: if nothing ran there."""
+    def slots(self, area: Area, shape: Shape, pools: Iterable[str]) -> int:
+        """The most tasks of a shape that have room in a domain."""
         return sum(
-            self._pools.placers[pool].cluster.slots_within(shape, area.masks[pool], empty=empty)
+            self._pools.placers[pool].cluster.slots_within(shape, area.masks[pool])
             for pool in pools
         )
+
+    def slots_when_empty(self, area: Area, shape: Shape, pools: Iterable[str]) -> EmptySlots:
+        """The most tasks of a shape that would have room in a domain if nothing ran there."""
+        found = [
+            self._pools.placers[pool].cluster.slots_when_empty(shape, area.masks[pool])
+            for pool in pools
+        ]
+        return EmptySlots.total(found)
 
     def free(self, area: Area) -> int:
         """Thousandths of GPUs that are free on the nodes of a domain."""
