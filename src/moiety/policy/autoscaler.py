@@ -45,11 +45,11 @@ def scale(
     state: ClusterState,
     known: WorkloadMix,
     without: Collection[str] = (),
-    kept: Collection[Masks] = (),
+    kept: Collection[tuple[str, int]] = (),
 ) -> ScalingPlan:
     """How the dynamic pools should grow and shrink, in the state after a cycle.
 
-    Workloads in `without` do not wait any more; `kept` masks leave out nodes that are reserved.
+    Workloads in `without` do not wait any more; `kept` are nodes that are reserved.
     """
     trial = _Trial(state, known)
     if any(name not in without for name in state.unmet):
@@ -60,7 +60,8 @@ def scale(
         if growth := trial.growth(pool):
             decisions.append(growth)
             grows.add(pool.name)
-    busy = _busy(state, kept) | trial.used
+    busy = {(each.place.pool, each.place.seat.node) for each in state.seated.values()}
+    busy |= {*kept, *trial.used}
     for pool in trial.pools:
         if pool.name not in grows | trial.wanted:
             decisions += _releases(state, pool, busy)
@@ -111,15 +112,6 @@ def could_hold(state: ClusterState, piece: GangPart) -> Pool | None:
 def _like(pool: Pool, name: str) -> Node:
     assert pool.template
     return replace(pool.template, name=name, pool=pool.name)
-
-
-def _busy(state: ClusterState, kept: Collection[Masks]) -> set[tuple[str, int]]:
-    """Nodes on which a task runs, or that are reserved."""
-    found = {(each.place.pool, each.place.seat.node) for each in state.seated.values()}
-    for masks in kept:
-        for name, mask in masks.items():
-            found.update((name, int(at)) for at in np.flatnonzero(~mask.nodes))
-    return found
 
 
 def _releases(state: ClusterState, pool: Pool, busy: Collection[tuple[str, int]]) -> list[Release]:

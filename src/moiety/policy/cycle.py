@@ -11,18 +11,16 @@ from collections.abc import Callable, Mapping
 
 from moiety.policy.actions import actions
 from moiety.policy.autoscaler import ScalingPlan, scale, with_growth
-from moiety.policy.backfill import Reservation, long_waiting, reserve
+from moiety.policy.backfill import Reservations
 from moiety.policy.cycle_settings import USUAL, CycleSettings
-from moiety.policy.estimate.remaining_time import takes_at_most, unknown
+from moiety.policy.estimate.remaining_time import unknown
 from moiety.policy.explain.pending_reasons import PendingReasons, ending
 from moiety.policy.garbage import uncollected
 from moiety.policy.memory import PolicyMemory
-from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.decisions import CyclePlan, Decision, PlacementRefusal
 from moiety.policy.model.snapshot import Snapshot, Task
 from moiety.policy.model.work_budget import WorkBudget
 from moiety.policy.model.workloads import Workload
-from moiety.policy.place.pools import Masks, both
 from moiety.policy.place.workload_mix import WorkloadMix, typical_work
 from moiety.policy.preempt import reclaim
 from moiety.policy.preempt.confined_victims import in_the_way
@@ -109,7 +107,7 @@ class Cycle:
         """Workloads that have run for as long as they may."""
         self.exchanges: dict[str, tuple[str, str]] = {}
         """Workloads that were larger than what is due to their queue, and yielded to another."""
-        self.reserved: list[Reservation] = []
+        self.reserved = Reservations(self.state, settings)
         self._are_ends_known = settings.runtimes is not unknown or bool(self.state.bounded)
         """Whether any work can be known to end before a reservation begins."""
         self.moves_left = settings.moves_max
@@ -206,14 +204,12 @@ class Cycle:
         outranks = bool(state.worth) and not opportunistic
         if not opportunistic:
             self.reserved.clear()
-            state.left_to = None
-            if outranks and not self.settings.worth_ends:  # small work would always go first
-                for piece in long_waiting(state):
-                    self._reserve(piece)
+            if outranks and not self.settings.worth_ends:
+                self.reserved.keep_for_long_waiting()
 
         def attempt(piece: GangPart) -> GangPart | None:
             workload, like = piece.workload, piece.likeness
-            is_anywhere = self._left_to(workload) is None
+            is_anywhere = self.reserved.leave_all(workload)
             if (like, True) not in full and (like, is_anywhere) not in full:
                 state.budget.spend(len(piece.tasks))
                 if start_piece(state, piece):
@@ -223,7 +219,7 @@ class Cycle:
                 else:
                     full.add((like, is_anywhere))
                     if is_anywhere:
-                        self._reserve(piece)
+                        self.reserved.keep(piece)
             if not outranks or not self._make_for(piece, outrank, "outranked", unyielding):
                 return None
             full.clear()
@@ -240,33 +236,9 @@ class Cycle:
             has_begun = (piece.likeness, False) not in full
             if has_begun or not self._are_ends_known:
                 return has_begun
-            return lambda workload: self._left_to(workload) is None
+            return self.reserved.leave_all
 
         self._serve(what, attempt, has_chance, opportunistic=opportunistic)
-
-    def _reserve(self, piece: GangPart) -> None:
-        """Reserve room for a large piece that has waited for long and will have a turn."""
-        state, settings, workload = self.state, self.settings, piece.workload
-        waited = state.snapshot.now_s - workload.submitted_s
-        if len(self.reserved) >= settings.reservations or waited < settings.reserve_after_s:
-            return
-        if piece.is_extra or workload.is_opportunistic or piece.amounts[GPU_MILLI] <= WHOLE_GPU:
-            return
-        kept = reserve(state, piece, settings.runtimes)
-        if kept is not None:
-            self.reserved.append(kept)
-            state.left_to = self._left_to
-
-    def _left_to(self, workload: Workload) -> Masks | None:
-        """The nodes where a workload may begin without delaying a reservation; None: all."""
-        masks: Masks | None = None
-        takes = takes_at_most(workload, self.settings.runtimes) if self.reserved else None
-        for kept in self.reserved:
-            if kept.workload == workload.name:
-                continue
-            if takes is None or self.state.snapshot.now_s + takes > kept.start_s:
-                masks = both(masks, kept.others)
-        return masks
 
     def _repack(self) -> None:
         """Find places for work within quota that still waits, where that means to move others."""
@@ -364,13 +336,13 @@ class Cycle:
         if self._refusals is None:
             self._refusals = []
             if self.settings.reasons:
-                self._refusals = PendingReasons(self.state, self.reserved).all(self.ended)
+                self._refusals = PendingReasons(self.state, self.reserved.all).all(self.ended)
         return self._refusals
 
     def _scale(self) -> None:
         """Decide what dynamic pools should do."""
         if not self.state.budget.is_past():
-            kept = [each.others for each in self.reserved]
+            kept = {node for each in self.reserved.all for node in each.nodes()}
             self.scaled = scale(self.state, self.known, self.overdue, kept)
             self._has_scaled = True
 

@@ -211,8 +211,8 @@ class NodeArrays:
         """Which nodes could take one task now, if only what the mask leaves may be used."""
         fits = self.has_room(shape) & mask.nodes
         if shape.gpus and mask.gpus is not None:
-            enough = self.enough(shape)
-            fits &= (enough & mask.gpus).sum(axis=1) >= shape.gpus
+            at = np.flatnonzero(fits)
+            fits[at] = (self.enough(shape, at) & mask.gpus[at]).sum(axis=1) >= shape.gpus
         return fits
 
     def slots(self, shape: Shape, left: Ints, cpu: Ints, memory: Ints) -> Ints:

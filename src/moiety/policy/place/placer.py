@@ -99,7 +99,7 @@ class Placer:
             return None
         milli = self.cluster.milli(shape, slice(node, node + 1))
         amount = milli if isinstance(milli, int) else int(milli[0])
-        narrowed = mask is not None and mask.gpus is not None
+        narrowed = mask is not None and mask.gpus is not None and not mask.gpus[node].all()
         if (narrowed or shape.is_apart or self.cluster.counts_memory) and shape.gpus:
             enough = self.cluster.enough(shape, slice(node, node + 1))[0]
             if mask is not None and mask.gpus is not None:
