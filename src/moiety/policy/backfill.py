@@ -23,6 +23,8 @@ from moiety.policy.state.gang_start import start_piece
 from moiety.policy.state.waiting_lines import WaitingLines
 
 TRIES_MAX: Final = 64
+IN_VAIN_MAX: Final = 8
+"""After this many pieces without a reservation, no piece of one GPU or less is tried."""
 CLOSED: Final = WHOLE_GPU + 1
 """More thousandths than any GPU has left: nothing else begins there."""
 
@@ -62,8 +64,13 @@ class Hold(NamedTuple):
 class Reservation:
     """Room that a workload is expected to get when the tasks in its way have ended."""
 
-    workload: str
+    task: Task
+    """The first of the tasks that begin there together."""
     start_s: float
+    gpu_milli: int
+    """What it is for, in thousandths of GPUs."""
+    has_room: bool
+    """Whether all that it needs is free now."""
     holds: Mapping[str, Hold]
     """By pool."""
 
@@ -91,29 +98,60 @@ class Reservations:
         self._state = state
         self._settings = settings
         self.all: list[Reservation] = []
+        self._smallest = 0
+        self._in_vain = 0
 
-    def clear(self) -> None:
-        """Give all up."""
+    def begin(self) -> None:
+        """Give all up, and look at what waits now."""
         self.all.clear()
         self._state.left_to = None
+        self._in_vain = 0
+        if self._settings.reservations:
+            self._smallest = smallest_task(self._state)
 
     def keep_for_long_waiting(self) -> None:
         """Reserve before anything begins: work that is worth more would always go first."""
-        for piece in long_waiting(self._state):
+        state = self._state
+        oldest = [
+            line.entries[0][2]
+            for lines in WaitingLines.current(state).of.values()
+            for line in lines.values()
+            if line.lacks[GPU_MILLI]
+        ]
+        oldest.sort(key=lambda each: (-each.priority, each.submitted_s, each.name))
+        for workload in oldest:
+            piece = next_piece(state, workload)
+            assert piece
             self.keep(piece)
 
     def keep(self, piece: GangPart) -> None:
-        """Reserve room for a large piece that has waited for long and will have a turn."""
-        state, settings, workload = self._state, self._settings, piece.workload
-        waited = state.snapshot.now_s - workload.submitted_s
-        if len(self.all) >= settings.reservations or waited < settings.reserve_after_s:
+        """Reserve room for a piece that has waited for long and will have a turn."""
+        if not self._may_have(piece):
             return
-        if piece.is_extra or workload.is_opportunistic or piece.amounts[GPU_MILLI] <= WHOLE_GPU:
-            return
-        kept = reserve(state, piece, settings)
-        if kept is not None:
+        kept = reserve(self._state, piece, self._settings)
+        if kept is None:
+            self._in_vain += 1
+        else:
             self.all.append(kept)
-            state.left_to = self.left_to
+            self._state.left_to = self.left_to
+
+    def _may_have(self, piece: GangPart) -> bool:
+        """Whether a piece has waited for long, and smaller work could always go before it."""
+        state, settings, workload = self._state, self._settings, piece.workload
+        if piece.is_extra or workload.is_opportunistic or not piece.amounts[GPU_MILLI]:
+            return False
+        if state.snapshot.now_s - workload.submitted_s < settings.reserve_after_s:
+            return False
+        is_large = piece.amounts[GPU_MILLI] > WHOLE_GPU
+        if (
+            sum((each.gpu_milli > WHOLE_GPU) is is_large for each in self.all)
+            >= settings.reservations
+        ):
+            return False
+        if is_large:
+            return True
+        largest = max(state.amounts_of(((shape, 1),))[GPU_MILLI] for shape, _ in piece.shapes)
+        return self._smallest < largest and self._in_vain < IN_VAIN_MAX
 
     def left_to(self, workload: Workload) -> Masks | None:
         """Where a workload may begin without delaying a reservation; None: everywhere."""
@@ -126,16 +164,38 @@ class Reservations:
         """Whether a workload may begin everywhere."""
         return next(self._before(workload), None) is None
 
+    def bar(self, piece: GangPart) -> bool:
+        """Whether a piece has room, and waits only because that is kept for others."""
+        state = self._state
+        if self.leave_all(piece.workload):
+            return False
+        mark, left_to = state.mark(), state.left_to
+        state.left_to = None
+        has_room = start_piece(state, piece)
+        state.back(mark)
+        state.left_to = left_to
+        return has_room
+
     def _before(self, workload: Workload) -> Iterator[Reservation]:
         """The reservations that a workload could delay."""
         if not self.all:
             return
         takes = takes_at_most(workload, self._settings.runtimes)
         for kept in self.all:
-            if kept.workload == workload.name:
+            if kept.task.workload == workload.name or kept.task in self._state.seated:
                 continue
+            if kept.has_room and self._size(workload) >= min(kept.gpu_milli, WHOLE_GPU):
+                continue  # the order of service decides between them
             if takes is None or self._state.snapshot.now_s + takes > kept.start_s:
                 yield kept
+
+    def _size(self, workload: Workload) -> int:
+        """The thousandths of GPUs that a workload begins with; the least that it can grow by."""
+        state = self._state
+        parts = workload.subgroups
+        if not state.tasks_of.get(workload.name) and any(each.tasks_min for each in parts):
+            return state.amounts_of((each.shape, each.tasks_min) for each in parts)[GPU_MILLI]
+        return min(state.amounts_of(((each.shape, 1),))[GPU_MILLI] for each in parts)
 
 
 class _End(NamedTuple):
@@ -174,69 +234,59 @@ def reserve(
     state: ClusterState, piece: GangPart, settings: CycleSettings = USUAL
 ) -> Reservation | None:
     """When and where a piece will have room, if nothing else began; None: that is not foreseen."""
-    mark, now_s, runtimes = state.mark(), state.snapshot.now_s, settings.runtimes
-    from_s = min(piece.workload.submitted_s + settings.reserve_after_s, now_s)
+    mark, now_s, queue = state.mark(), state.snapshot.now_s, piece.workload.queue
+    standing, runtimes = state.standing, settings.runtimes
+    if start_piece(state, piece):  # else parts of GPUs could take the room in the last moment
+        seats = _Seats(state, piece)
+        state.back(mark)
+        has_turn = standing.has_turn(queue, 0, piece.amounts)
+        return seats.reservation(piece, now_s, has_room=True) if has_turn else None
+    found: _Seats | None = None
     bound = UpperBound(state, piece)
-    tries = 0
+    tries, root = 0, standing.paths[queue][0]
     stopped: list[tuple[Running, Place]] = []
-    has_begun = False
+    has_turn = False
+    from_s = min(piece.workload.submitted_s + settings.reserve_after_s, now_s)
     for each in ends(state, runtimes, from_s):
+        theirs = state.workloads[each.task.workload].queue
+        if found is not None and standing.paths[theirs][0] != root:
+            continue  # only what its own queues have is still too much
         place = state.stop(each.task).place
         stopped.append((each.running, place))
-        bound.freed([(place.pool, place.seat.node)])
-        if not bound.has_chance():
-            continue
-        if not state.standing.has_turn(piece.workload.queue, 0, piece.amounts):
-            continue  # its queue has too much still
-        before = state.mark()
-        if start_piece(state, piece):
-            has_begun = True
+        if found is None:
+            bound.freed([(place.pool, place.seat.node)])
+            if not bound.has_chance():
+                continue
+            before = state.mark()
+            if start_piece(state, piece):
+                found = _Seats(state, piece)
+            state.back(before)
+            tries += 1
+        has_turn = found is not None and standing.has_turn(queue, 0, piece.amounts)
+        if has_turn or (found is None and tries == TRIES_MAX):
             break
-        state.back(before)
-        tries += 1
-        if tries == TRIES_MAX:
-            break
-    if not has_begun:
-        state.back(mark)
-        return None
-    seats = _seats(state, piece)
-    then = {pool: _free(state, pool, list(gpus)) for pool, gpus in seats.items()}
     state.back(mark)
-    holds = {pool: _hold(state, pool, seats[pool], then[pool]) for pool in seats}
-    in_the_way = [stopped[-1][0]]
-    for running, (pool, seat) in stopped:
-        if not seats.get(pool, {}).get(seat.node, set()).isdisjoint(seat.gpus):
-            in_the_way.append(running)
-    start_s = now_s + max(
+    if found is None or not has_turn:
+        return None
+    in_the_way = [running for running, place in stopped if found.has(place)]
+    left_s = [
         remaining(state.workloads[each.task.workload], each, now_s, runtimes).expected_s
-        for each in in_the_way
-    )
-    return Reservation(piece.workload.name, start_s, holds)
+        for each in (*in_the_way, stopped[-1][0])
+    ]
+    return found.reservation(piece, now_s + max(left_s), has_room=False)
 
 
-def long_waiting(state: ClusterState) -> Iterator[GangPart]:
-    """The pieces of more than one GPU that have no room now, the oldest of each kind.
-
-    They come by priority, then by age.
-    """
-    oldest = [
-        line.entries[0][2]
+def smallest_task(state: ClusterState) -> int:
+    """The least that a waiting task asks for of GPUs, in thousandths; 0: none asks for any."""
+    shapes = {
+        subgroup.shape
         for lines in WaitingLines.current(state).of.values()
         for line in lines.values()
-        if line.lacks[GPU_MILLI] > WHOLE_GPU
-    ]
-    for workload in sorted(oldest, key=lambda each: (-each.priority, each.submitted_s, each.name)):
-        piece = next_piece(state, workload)
-        assert piece
-        mark = state.mark()
-        has_room = start_piece(state, piece)
-        state.back(mark)
-        if not has_room:
-            yield piece
-
-
-Seats = dict[int, set[int]]
-"""GPUs by the position of their node."""
+        if not line.entries[0][2].is_opportunistic
+        for subgroup in line.entries[0][2].subgroups
+        if subgroup.shape.gpus
+    }
+    return min((state.amounts_of(((shape, 1),))[GPU_MILLI] for shape in shapes), default=0)
 
 
 class _Free(NamedTuple):
@@ -247,34 +297,47 @@ class _Free(NamedTuple):
     gpus: Ints
     """[nodes, G]"""
 
-
-def _seats(state: ClusterState, piece: GangPart) -> dict[str, Seats]:
-    """Where a piece that has begun runs, by pool."""
-    found: dict[str, Seats] = {}
-    for task, _ in piece.tasks:
-        pool, seat = state.seated[task].place
-        found.setdefault(pool, {}).setdefault(seat.node, set()).update(seat.gpus)
-    return found
+    @classmethod
+    def on(cls, cluster: NodeArrays, nodes: list[int]) -> _Free:
+        """What is free there now."""
+        return cls(cluster.free_cpu[nodes], cluster.free_memory[nodes], cluster.left[nodes])
 
 
-def _free(state: ClusterState, pool: str, nodes: list[int]) -> _Free:
-    cluster = state.pools.placers[pool].cluster
-    return _Free(cluster.free_cpu[nodes], cluster.free_memory[nodes], cluster.left[nodes])
+class _Seats:
+    """Where a piece has begun for a trial, and what it leaves there."""
 
+    def __init__(self, state: ClusterState, piece: GangPart) -> None:
+        self._placers = state.pools.placers
+        self._gpus: dict[str, dict[int, set[int]]] = {}
+        """By pool and position of the node."""
+        for task, _ in piece.tasks:
+            pool, seat = state.seated[task].place
+            self._gpus.setdefault(pool, {}).setdefault(seat.node, set()).update(seat.gpus)
+        self._then = {pool: self._free(pool) for pool in self._gpus}
 
-def _hold(state: ClusterState, pool: str, seats: Seats, then: _Free) -> Hold:
-    """What has to stay free now, if `then` is what is free once the piece has begun.
+    def _free(self, pool: str) -> _Free:
+        return _Free.on(self._placers[pool].cluster, list(self._gpus[pool]))
 
-    Other work can use what the piece leaves then, as far as it is free now. The rest of what is
-    free now has to stay free.
-    """
-    now = _free(state, pool, list(seats))
-    gpus = np.where(then.gpus > 0, np.maximum(now.gpus - then.gpus, 0), CLOSED)
-    for row, used in zip(gpus, seats.values(), strict=True):
-        row[[gpu for gpu in range(len(row)) if gpu not in used]] = 0
-    return Hold(
-        np.array(list(seats), np.int64),
-        np.maximum(now.cpu_milli - then.cpu_milli, 0),
-        np.maximum(now.memory_mib - then.memory_mib, 0),
-        gpus,
-    )
+    def has(self, place: Place) -> bool:
+        """Whether a task in a place uses a GPU of these."""
+        pool, seat = place
+        return not self._gpus.get(pool, {}).get(seat.node, set()).isdisjoint(seat.gpus)
+
+    def reservation(self, piece: GangPart, start_s: float, *, has_room: bool) -> Reservation:
+        """What has to stay free of what is free now, when the trial is undone."""
+        holds = {pool: self._hold(pool) for pool in self._gpus}
+        gpu_milli = piece.amounts[GPU_MILLI]
+        return Reservation(piece.tasks[0][0], start_s, gpu_milli, has_room, holds)
+
+    def _hold(self, pool: str) -> Hold:
+        """Other work can use what the piece leaves then, as far as it is free now."""
+        now, then, seats = self._free(pool), self._then[pool], self._gpus[pool]
+        gpus = np.where(then.gpus > 0, np.maximum(now.gpus - then.gpus, 0), CLOSED)
+        for row, used in zip(gpus, seats.values(), strict=True):
+            row[[gpu for gpu in range(len(row)) if gpu not in used]] = 0
+        return Hold(
+            np.array(list(seats), np.int64),
+            np.maximum(now.cpu_milli - then.cpu_milli, 0),
+            np.maximum(now.memory_mib - then.memory_mib, 0),
+            gpus,
+        )

@@ -203,7 +203,7 @@ class Cycle:
         unyielding: set[int] = set()
         outranks = bool(state.worth) and not opportunistic
         if not opportunistic:
-            self.reserved.clear()
+            self.reserved.begin()
             if outranks and not self.settings.worth_ends:
                 self.reserved.keep_for_long_waiting()
 
@@ -218,8 +218,7 @@ class Cycle:
                     barred.add(piece.claim)
                 else:
                     full.add((like, is_anywhere))
-                    if is_anywhere:
-                        self.reserved.keep(piece)
+                    self.reserved.keep(piece)
             if not outranks or not self._make_for(piece, outrank, "outranked", unyielding):
                 return None
             full.clear()
@@ -285,7 +284,7 @@ class Cycle:
         state, workload = self.state, piece.workload
         if piece.claim in in_vain or workload.name in self.ended or has_yielded(state, piece):
             return False
-        if not self._may_ask(piece):
+        if not self._may_ask(piece) or (word == "moved" and self.reserved.bar(piece)):
             in_vain.add(piece.claim)
             return False
         leavers = self._who_leaves()

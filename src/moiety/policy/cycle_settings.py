@@ -21,7 +21,8 @@ class CycleSettings:
     """The most tasks that are moved to make free room more useful, in a cycle in which nothing else
     moves or ends."""
     reservations: int = 1
-    """The most workloads that wait for more than one GPU and get a reservation."""
+    """The most workloads that wait for more than one GPU and get a reservation; as many more get
+    one that wait for a GPU or a part of it, where smaller work waits too."""
     reserve_after_s: float = 600.0
     """How long a workload waits before it gets a reservation."""
     runtimes: Runtimes = unknown

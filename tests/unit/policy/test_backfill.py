@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.explanation import explain
-from moiety.policy.model.decisions import Reason
+from moiety.policy.memory import Began, Divided, Ended, Passed, PolicyMemory, Submitted, learn
+from moiety.policy.model.decisions import Placement, Reason
 from moiety.policy.model.queues import Amounts, Queue
-from moiety.policy.model.snapshot import Snapshot
+from moiety.policy.model.snapshot import Running, Snapshot
 from moiety.policy.model.workloads import Shape, Subgroup, Workload
-from tests.unit.policy.build import node, placed, refused, runs, work
+from tests.unit.policy.build import moved, node, placed, refused, runs, work
 
 ALL = Queue("a", quota=Amounts(gpu_milli=8000))
 STILL = CycleSettings(moves_max=0)
@@ -89,3 +92,85 @@ def test_kept_gpus_stay_the_same_while_work_comes_and_goes() -> None:
     )
     refusal = refused(decide(snapshot, settings=STILL))["late"]
     assert refusal.reason is Reason.RESERVED
+
+
+def half_busy(*late: Workload) -> Snapshot:
+    """Half of a GPU is in use, and `whole` has waited for all of it."""
+    have, whole = work("have", count=0.5), work("whole")
+    running = tuple(runs(have, (0,), since_s=0.0))
+    return Snapshot((node(count=1),), (have, whole, *late), running, (ALL,), now_s=700.0)
+
+
+def test_a_half_does_not_go_past_work_that_waits_for_a_whole_gpu() -> None:
+    decisions = decide(half_busy(work("half", count=0.5, submitted_s=650.0)), settings=STILL)
+    assert placed(decisions) == {}
+    refusal = refused(decisions)["half"]
+    assert refusal.reason is Reason.RESERVED
+    assert "the room that there is is kept for whole" in refusal.text
+
+
+def test_a_half_that_will_have_ended_goes_past_it() -> None:
+    short = work("half", count=0.5, submitted_s=650.0, max_run_s=600.0)
+    assert list(placed(decide(half_busy(short), settings=STILL))) == ["half/main/0"]
+
+
+def test_the_work_that_is_waited_for_is_named() -> None:
+    """Room on x is kept for `gang`, room on y for `whole`: the half has room on y only."""
+    have, half = work("have", count=2), work("busy", count=0.5)
+    gang, whole = work("gang", count=2), work("whole", submitted_s=1.0)
+    late = work("late", count=0.5, submitted_s=650.0)
+    running = (*runs(have, (0, 1), on="x"), *runs(half, (0,), on="y"))
+    nodes = node("x", 2), node("y", 1)
+    snapshot = Snapshot(nodes, (have, half, gang, whole, late), running, (ALL,), now_s=700.0)
+    assert "is kept for whole" in refused(decide(snapshot, settings=STILL))["late"].text
+
+
+def test_nothing_moves_for_work_that_only_waits_beside_kept_room() -> None:
+    """Such work is often much of what waits, and to look for moves for all of it takes seconds."""
+    busy = work("busy", count=0.5, is_preemptible=False)
+    only_on_x = Shape(0, 0, 1, 1000, models=frozenset({"A100"}))
+    whole = Workload("whole", (Subgroup("main", only_on_x),), "a")
+    parts = [work(f"part{at}", count=size) for at, size in enumerate((0.3, 0.3, 0.6))]
+    late = work("late", count=0.5, submitted_s=650.0)
+    running = [*runs(busy, (0,), on="x")]
+    for each, gpu in zip(parts, (0, 0, 1), strict=True):
+        running += runs(each, (gpu,), on="y")
+    nodes = replace(node("x", 1), model="A100"), node("y", 2)
+    there = (busy, *parts, whole, late)
+    snapshot = Snapshot(nodes, there, tuple(running), (ALL,), now_s=700.0)
+    decisions = decide(snapshot)
+    assert moved(decisions) == []
+    assert refused(decisions)["late"].reason is Reason.RESERVED
+
+
+def test_a_whole_gpu_is_waited_for_no_longer_than_what_runs_while_halves_keep_coming() -> None:
+    """Halves come every 50 minutes and run for 100: they used to go first for ever."""
+    settings = CycleSettings(moves_max=0, worth_ends=False)
+    memory = PolicyMemory()
+    learn(memory, Divided(1, (ALL,)))
+    there: dict[str, Workload] = {}
+    running: dict[str, Running] = {}
+    arrivals = sorted([(600.0, "whole", 1.0), *((3000.0 * at, f"h{at}", 0.5) for at in range(40))])
+    now_s = 0.0
+    while arrivals and "whole" not in running:
+        now_s = min([arrivals[0][0], *(each.since_s + 6000 for each in running.values())])
+        learn(memory, Passed(now_s))
+        for name in [name for name, each in running.items() if each.since_s + 6000 <= now_s]:
+            learn(memory, Ended(name, 6000.0))
+            del running[name], there[name]
+        while arrivals and arrivals[0][0] <= now_s:
+            _, name, size = arrivals.pop(0)
+            there[name] = work(name, count=size, user=name[:1], submitted_s=now_s)
+            learn(memory, Submitted(there[name]))
+        snapshot = Snapshot(
+            (node(count=1),), tuple(there.values()), tuple(running.values()), (ALL,), now_s=now_s
+        )
+        for task, spot in (
+            (each.task, each.spot)
+            for each in decide(snapshot, None, settings, memory=memory)
+            if isinstance(each, Placement)
+        ):
+            shape = there[task.workload].subgroups[0].shape
+            running[task.workload] = Running(task, shape, spot, now_s)
+            learn(memory, Began(task.workload, now_s))
+    assert now_s == 6000.0  # when the half that ran before has ended

@@ -249,13 +249,33 @@ class PendingReasons:
         numbers = {"tasks": len(piece.tasks), "most_places": most, "domains": len(areas)}
         return PlacementRefusal(piece.tasks[0][0], Reason.TOPOLOGY, text, False, numbers)
 
+    def _in_the_way(self, piece: GangPart) -> Reservation | None:
+        """The reservation beside which a piece with room has none."""
+        state, workload = self._state, piece.workload
+        others = [
+            each
+            for each in self._reserved
+            if each.task.workload != workload.name and each.task not in state.seated
+        ]
+        mark, left_to = state.mark(), state.left_to
+        state.left_to = None
+        found = others[-1] if others else None
+        for kept in others[:-1]:
+            has_room = start_piece(state, piece, kept.left_to(state, workload))
+            state.back(mark)
+            if not has_room:
+                found = kept
+                break
+        state.left_to = left_to
+        return found
+
     def _kept(self, piece: GangPart) -> PlacementRefusal:
         task, _ = piece.tasks[0]
-        if self._reserved:
-            kept = self._reserved[0]
+        kept = self._in_the_way(piece)
+        if kept is not None:
             wait_s = kept.start_s - self._state.snapshot.now_s
             text = (
-                f"the room that there is is kept for {kept.workload}, which is expected to "
+                f"the room that there is is kept for {kept.task.workload}, which is expected to "
                 f"begin in {wait_s:.0f} s, and this may run for longer"
             )
             return PlacementRefusal(
