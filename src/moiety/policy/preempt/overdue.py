@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moiety.policy.queue.queue_usage import NEAR_S
 from moiety.policy.state.cluster_state import ClusterState
 
 
@@ -14,7 +15,7 @@ def overdue(state: ClusterState) -> dict[str, str]:
         if most_s is None or not tasks:
             continue
         ran_s = state.snapshot.now_s - min(state.began[task].since_s for task in tasks)
-        if ran_s >= most_s:
+        if ran_s >= most_s - NEAR_S:
             found[name] = f"it has run for {ran_s:.0f} s, and may for {most_s:.0f}"
     return found
 

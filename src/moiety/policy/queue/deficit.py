@@ -58,7 +58,7 @@ class QueueCredit:
         since_s = at_s - self._monday_s
         span = bisect_right(self._borders, since_s % WEEK_S + NEAR_S)
         if self._parts_of != (gpus, span):
-            self._usage.at(since_s + NEAR_S)
+            self._usage.at(since_s)
             self._parts, self._parts_of = parts_of(self._usage, gpus), (gpus, span)
         return self._parts
 

@@ -91,10 +91,11 @@ class QueueUsage:
         self._shares_changed()
 
     def quotas_at(self, since_monday_s: float) -> Mapping[str, tuple[int | None, ...]]:
-        """The quotas that hold at a time of the week, by queue."""
+        """The quotas of a time of the week, by queue; a border that is near has been reached."""
         if not self._timed:
             return self._usual
-        of_time = {queue.name: _vector(queue.quota_at(since_monday_s)) for queue in self._timed}
+        at_s = since_monday_s + NEAR_S
+        of_time = {queue.name: _vector(queue.quota_at(at_s)) for queue in self._timed}
         return self._usual | of_time
 
     def next_border_s(self, now_s: float, monday_s: float) -> float | None:
