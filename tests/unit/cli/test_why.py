@@ -130,3 +130,37 @@ def test_run_times_come_from_jobs_that_ran_where_nobody_declares_any(
     code, _, err = moiety(capsys, "explain", str(case), "new", "--history", "/dev/null")
     assert code == errors.TraceMissing.exit_code
     assert "there is no history of jobs in /dev/null: it is no file\n  try: the columns in" in err
+
+
+LIMITS = {
+    "limit": {"limit_memory_bytes": 10e9},
+    "quota": {"quota_memory_bytes": 10e9},
+    "night": {
+        "quota_memory_bytes": 10e9,
+        "windows": [
+            {"from": "20:00", "until": "08:00", "quota_gpus": 4, "quota_memory_bytes": 10e9}
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("bound", LIMITS)
+@pytest.mark.parametrize(("asked", "begins"), [(10e9, True), (20e9, False)])
+def test_memory_is_compared_with_quotas_and_limits_in_one_unit(
+    bound: str, asked: float, begins: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue = {"name": "q", "quota_gpus": 4} | LIMITS[bound]
+    node = {"name": "n", "gpus": 4, "memory_bytes": 64e9}
+    new = job("new", "q", 1, state="pending") | {
+        "memory_bytes_per_task": asked, "preemptible": False
+    }  # fmt: skip
+    path = tmp_path / "case.json"
+    whole = {"name": "c", "nodes": [node], "queues": [queue], "jobs": [new], "now": "mon 21:00"}
+    path.write_text(json.dumps(whole))
+    _, out, _ = moiety(capsys, "explain", str(path), "new")
+    assert out.startswith("new begins now" if begins else "new cannot run here: by it alone")
+    if not begins:
+        assert "queue q would have 19073 memory_mib" in out
+        one = ("--gpus", "1", "--memory", "20GB", "--guaranteed")
+        _, out, _ = moiety(capsys, "what-if", str(path), "--queue", "q", *one)
+        assert "queue q would have 19073 memory_mib" in out

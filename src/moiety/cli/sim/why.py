@@ -14,6 +14,7 @@ from moiety.model.errors import BadArgument
 if TYPE_CHECKING:
     from moiety.policy.cycle_settings import CycleSettings
     from moiety.policy.explain.explanation import Explanation
+    from moiety.policy.model.queues import Amounts
     from moiety.policy.model.snapshot import Snapshot, Task
     from moiety.sim.scenario_file import Scenario
 
@@ -168,10 +169,17 @@ def _some(names: list[str]) -> str:
 
 
 def _in_mib(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with host memory in MiB, not bytes: nodes rounded up, requests rounded down."""
+    """The snapshot with host memory in MiB, not bytes: what there is rounded up, requests down.
+
+    So what fits in bytes fits here too: in nodes, quotas and limits.
+    """
 
     def smaller(shape: Any) -> Any:
         return replace(shape, memory_mib=shape.memory_mib // MIB)
+
+    def bound(amounts: Amounts) -> Amounts:
+        most = amounts.memory_mib
+        return amounts if most is None else replace(amounts, memory_mib=-(-most // MIB))
 
     return replace(
         snapshot,
@@ -181,6 +189,15 @@ def _in_mib(snapshot: Snapshot) -> Snapshot:
             for w in snapshot.workloads
         ),
         running=tuple(replace(each, shape=smaller(each.shape)) for each in snapshot.running),
+        queues=tuple(
+            replace(
+                each,
+                quota=bound(each.quota),
+                limit=bound(each.limit),
+                windows=tuple(replace(w, quota=bound(w.quota)) for w in each.windows),
+            )
+            for each in snapshot.queues
+        ),
     )
 
 
