@@ -132,7 +132,7 @@ def test_run_times_come_from_jobs_that_ran_where_nobody_declares_any(
     assert "there is no history of jobs in /dev/null: it is no file\n  try: the columns in" in err
 
 
-LIMITS = {
+LIMITS: dict[str, dict[str, Any]] = {
     "limit": {"limit_memory_bytes": 10e9},
     "quota": {"quota_memory_bytes": 10e9},
     "night": {
@@ -149,7 +149,7 @@ LIMITS = {
 def test_memory_is_compared_with_quotas_and_limits_in_one_unit(
     bound: str, asked: float, begins: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    queue = {"name": "q", "quota_gpus": 4} | LIMITS[bound]
+    queue = {"name": "q", "quota_gpus": 4, **LIMITS[bound]}
     node = {"name": "n", "gpus": 4, "memory_bytes": 64e9}
     new = job("new", "q", 1, state="pending") | {
         "memory_bytes_per_task": asked, "preemptible": False
@@ -164,3 +164,23 @@ def test_memory_is_compared_with_quotas_and_limits_in_one_unit(
         one = ("--gpus", "1", "--memory", "20GB", "--guaranteed")
         _, out, _ = moiety(capsys, "what-if", str(path), "--queue", "q", *one)
         assert "queue q would have 19073 memory_mib" in out
+
+
+@pytest.mark.parametrize(
+    ("state", "tasks", "words"),
+    [
+        ("pending", 2, "gang waits: it needs 3 tasks at once, and there are only 2\n"),
+        ("running", 2, "gang ends: it needs 3 tasks at once, and there are only 2\n"),
+        ("releasing", 1, "gang waits: it has no tasks to run\n"),
+    ],
+)
+def test_a_gang_with_too_few_tasks_is_told_so(
+    state: str, tasks: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gang = job("gang", "q", 1) | {"min_tasks": 3, "tasks": [{"state": state, "node": "n"}] * tasks}
+    queues = [{"name": "q", "quota_gpus": 4}]
+    path = tmp_path / "case.json"
+    node = {"name": "n", "gpus": 4}
+    path.write_text(json.dumps({"name": "c", "nodes": [node], "queues": queues, "jobs": [gang]}))
+    code, out, _ = moiety(capsys, "explain", str(path), "gang")
+    assert (code, out) == (0, words)

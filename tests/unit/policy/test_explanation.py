@@ -113,3 +113,41 @@ def test_who_could_move_is_named_instead_of_who_could_end() -> None:
 def test_an_unknown_name_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidValue, match="there is no workload x"):
         explain(full(), "x")
+
+
+def test_a_gang_that_yields_an_extra_task_goes_on() -> None:
+    grown, new = work("grown", tasks=4, least=1), work("new", "b")
+    running = tuple(runs(grown, (0,), (1,), (2,), (3,)))
+    found = explain(Snapshot((node(),), (grown, new), running, (A, B)), "grown")
+    assert found.status == "runs"
+    assert found.sentence.startswith(
+        "grown goes on with 3 of 4 tasks; grown/main/3 ends: reclaimed: "
+    )
+    assert [task.index for task in found.end] == [3]
+    assert [task.index for task, _ in found.spots] == [0, 1, 2]
+
+
+def test_a_gang_that_gets_a_further_task_ran_before() -> None:
+    grows = work("grows", tasks=4, least=1)
+    running = tuple(runs(grows, (0,), (1,), (2,)))
+    found = explain(Snapshot((node(),), (grows,), running, (A, B)), "grows")
+    assert found.status == "runs"
+    assert found.sentence == "grows runs with 3 of 4 tasks; 1 more begins now on n"
+    assert len(found.spots) == 4
+
+
+def test_work_that_has_had_its_time_ends_for_good() -> None:
+    late = work("late", max_run_s=10.0)
+    running = tuple(runs(late, (0,), since_s=0.0))
+    found = explain(Snapshot((node(),), (late,), running, (A, B), now_s=50.0), "late")
+    assert (found.status, found.sentence) == (
+        "ends",
+        "late ends for good: it has run for 50 s, and may for 10",
+    )
+
+
+def test_work_that_yields_as_a_whole_waits() -> None:
+    low, high = work("low", count=4), work("high", count=4, priority=9)
+    found = explain(Snapshot((node(),), (low, high), tuple(runs(low, (0, 1, 2, 3)))), "low")
+    assert found.status == "waits"
+    assert found.sentence == "low ends: preempted: high has priority 9, low 0"

@@ -47,11 +47,20 @@ def explain(file: Path, job: str, case: str | None, history: Path | None, output
 
     found, snapshot, settings = _read(file, case, history)
     names = [workload.name for workload in snapshot.workloads]
+    if job not in names and job in found.incomplete:
+        text = f"{job} waits: {found.incomplete[job]}"
+        _show(policy.Explanation(job, "waits", text), str, output)
+        return
     if job not in names:
         raise BadArgument(f"there is no job {job}", f"one of: {_some(names)}")
     names_of = {task: shown for shown, task in found.tasks.items()}
     say = names_of.__getitem__
-    _show(policy.explain(snapshot, job, settings=settings, say=say), say, output)
+    explained = policy.explain(snapshot, job, settings=settings, say=say)
+    if job in found.incomplete and explained.status != "ends":
+        runs = bool(explained.end)
+        text = f"{job} {'ends' if runs else 'waits'}: {found.incomplete[job]}"
+        explained = policy.Explanation(job, "waits", text, end=explained.end)
+    _show(explained, say, output)
 
 
 @click.command("what-if")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sized
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -32,7 +32,8 @@ class Explanation:
 
     workload: str
     status: str
-    """`runs`, `begins` (now), `waits`, `never` (does not fit, even if nothing else ran)."""
+    """`runs`, `begins` (now), `waits`, `never` (does not fit, even if nothing else ran), or `ends`
+    (for good)."""
     sentence: str
     numbers: dict[str, int] = field(default_factory=dict)
     spots: tuple[tuple[Task, Spot], ...] = ()
@@ -47,6 +48,7 @@ class Explanation:
 
 
 Say = Callable[[Task], str]
+Tasks = tuple[Task, ...]
 
 
 def explain(
@@ -70,24 +72,45 @@ def explain(
     cycle.run()
     decisions = cycle.decisions()
     began = [each for each in decisions if isinstance(each, Placement) and each.task[0] == name]
-    ran = [(each.task, each.spot) for each in snapshot.running if each.task.workload == name]
     own_end = [each for each in decisions if isinstance(each, Eviction) and each.task[0] == name]
-    if began:
+    if own_end and not cycle.state.tasks_of.get(name):
+        status = "ends" if own_end[0].is_final else "waits"
+        text = f"{name} ends{' for good' * own_end[0].is_final}: {own_end[0].reason}"
+        return Explanation(name, status, text, end=tuple(each.task for each in own_end))
+    new = {each.task for each in began}
+    stays = _stays(cycle, name, new)
+    if began and not stays:
         return _begins(cycle, workload, decisions, began, say)
-    if own_end:
-        text = f"{name} ends: {own_end[0].reason}"
-        return Explanation(name, "waits", text, end=tuple(each.task for each in own_end))
     refusal = next(
         (r for r in decisions if isinstance(r, PlacementRefusal) and r.task[0] == name), None
     )
-    if ran and (refusal is None or cycle.state.tasks_of.get(name)):
-        wanted = f"{len(ran)} of {workload.tasks} tasks"
-        text = f"{name} runs with {wanted}"
-        if refusal:
-            text += f"; for more of them, {refusal.text}"
-        return Explanation(name, "runs", text, spots=tuple(ran))
-    assert refusal
-    return _waits(cycle, workload, refusal, say, memory)
+    if not stays:
+        assert refusal
+        return _waits(cycle, workload, refusal, say, memory)
+    goes = "goes on" if own_end else "runs"
+    text = f"{name} {goes} with {len(stays)} of {workload.tasks} tasks"
+    ends = tuple(each.task for each in own_end)
+    if ends:
+        text += f"; {_list(ends, say)} {_do(ends, 'end')}: {own_end[0].reason}"
+    if began:
+        text += f"; {len(began)} more {_do(began, 'begin')} now on {_nodes(began)}"
+        costs = _costs(cycle, name, decisions)
+        text += _at_their_cost(*costs, say)
+        spots = (*stays, *((each.task, each.spot) for each in began))
+        return Explanation(name, "runs", text, spots=spots, end=(*ends, *costs[0]), move=costs[1])
+    if refusal and not ends:
+        text += f"; for more of them, {refusal.text}"
+    return Explanation(name, "runs", text, spots=stays, end=ends)
+
+
+def _stays(cycle: Cycle, name: str, new: Container[Task]) -> tuple[tuple[Task, Spot], ...]:
+    """The tasks of a workload that run and go on, where they are after the cycle."""
+    state = cycle.state
+    return tuple(
+        (task, state.pools.spot(state.seated[task].place))
+        for task in sorted(state.tasks_of.get(name, ()))
+        if task not in new
+    )
 
 
 def what_if(
@@ -113,29 +136,37 @@ def _begins(
     cycle: Cycle, workload: Workload, decisions: list[Decision], began: list[Placement], say: Say
 ) -> Explanation:
     name = workload.name
-    ends = tuple(
-        each.task for each in decisions if isinstance(each, Eviction) and each.for_workload == name
-    )
-    moves = tuple(
-        each.task
-        for each in decisions
-        if isinstance(each, Move) and cycle.why[each.task][1] == name
-    )
-    nodes = sorted({each.spot.node for each in began})
-    shown = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
-    text = f"{name} begins now with {len(began)} of {workload.tasks} tasks on {shown}"
-    if ends:
-        text += (
-            f"; {_list(ends, say)} ends for it"
-            if len(ends) == 1
-            else f"; {_list(ends, say)} end for it"
-        )
-    if moves:
-        text += f"; {_list(moves, say)} moves" if len(moves) == 1 else f"; {_list(moves, say)} move"
+    ends, moves = _costs(cycle, name, decisions)
+    text = f"{name} begins now with {len(began)} of {workload.tasks} tasks on {_nodes(began)}"
+    text += _at_their_cost(ends, moves, say)
     spots = tuple((each.task, each.spot) for each in began)
     return Explanation(
         name, "begins", text, spots=spots, end=ends, move=moves, start=Start(0, 0, 0)
     )
+
+
+def _costs(cycle: Cycle, name: str, decisions: list[Decision]) -> tuple[Tasks, Tasks]:
+    """The tasks that end, and those that move, for a workload."""
+    ends = (each for each in decisions if isinstance(each, Eviction) and each.for_workload == name)
+    moves = (
+        each for each in decisions if isinstance(each, Move) and cycle.why[each.task][1] == name
+    )
+    return tuple(each.task for each in ends), tuple(each.task for each in moves)
+
+
+def _at_their_cost(ends: Tasks, moves: Tasks, say: Say) -> str:
+    text = f"; {_list(ends, say)} {_do(ends, 'end')} for it" if ends else ""
+    return text + (f"; {_list(moves, say)} {_do(moves, 'move')}" if moves else "")
+
+
+def _nodes(began: list[Placement]) -> str:
+    nodes = sorted({each.spot.node for each in began})
+    return ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
+
+
+def _do(those: Sized, verb: str) -> str:
+    """A verb in the form for one or for several."""
+    return verb + "s" * (len(those) == 1)
 
 
 def _waits(
