@@ -11,6 +11,7 @@ BY_KIND: Final = {
     "model": "BadConstraints",
     "gpu-size": "BadConstraints",
     "node-size": "BadConstraints",
+    "gpus-drained": "ReqNodeNotAvail",
     "gpus-full": "Resources",
     "cpu-full": "Resources",
     "memory-full": "Resources",
