@@ -9,7 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from moiety.policy.cycle_settings import USUAL, CycleSettings
-from moiety.policy.estimate.remaining_time import Runtimes, remaining, takes_at_most
+from moiety.policy.estimate.remaining_time import (
+    SHORTEST_S,
+    remaining,
+    takes_at_most,
+)
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.snapshot import Running, Task
 from moiety.policy.model.workloads import Workload
@@ -184,10 +188,16 @@ class Reservations:
         for kept in self.all:
             if kept.task.workload == workload.name or kept.task in self._state.seated:
                 continue
+            if self._is_older(workload, kept):
+                continue  # it is what comes later that could go past for ever
             if kept.has_room and self._size(workload) >= min(kept.gpu_milli, WHOLE_GPU):
                 continue  # the order of service decides between them
             if takes is None or self._state.snapshot.now_s + takes > kept.start_s:
                 yield kept
+
+    def _is_older(self, workload: Workload, kept: Reservation) -> bool:
+        other = self._state.workloads[kept.task.workload]
+        return (-workload.priority, workload.submitted_s) < (-other.priority, other.submitted_s)
 
     def _size(self, workload: Workload) -> int:
         """The thousandths of GPUs that a workload begins with; the least that it can grow by."""
@@ -207,26 +217,29 @@ class _End(NamedTuple):
     running: Running
 
 
-def ends(state: ClusterState, runtimes: Runtimes, from_s: float) -> list[_End]:
+def ends(state: ClusterState, settings: CycleSettings, from_s: float) -> list[_End]:
     """The running tasks, in the order in which they were expected to end at `from_s`.
 
     The order does not change as time passes, or room would be kept now here, now there. Work
     without an estimate that began later comes last, and the oldest of it first.
     """
-    now = state.snapshot.now_s
+    now, runtimes = state.snapshot.now_s, settings.runtimes
     found = []
     for task, seated in state.seated.items():
+        if state.workloads[task.workload].queue in settings.lasting_queues:
+            continue
         began = state.began.get(task)
         if began is None:
             began = Running(task, seated.shape, state.pools.spot(seated.place), now)
         workload, since_s = state.workloads[task.workload], began.since_s
-        if since_s > from_s and workload.max_run_s is None and runtimes(workload) is None:
-            found.append(_End(True, since_s, task, began))
-            continue
+        is_known = workload.max_run_s is not None or runtimes(workload) is not None
         at_s = max(since_s, from_s)
-        end_s = at_s + remaining(workload, began, at_s, runtimes).expected_s
-        found.append(_End(False, end_s, task, began))
-    found.sort(key=lambda each: each[:3])
+        if is_known:
+            end_s = at_s + remaining(workload, began, at_s, runtimes).expected_s
+        else:  # as `remaining` has it: there can be thousands
+            end_s = at_s + max(at_s - since_s, SHORTEST_S)
+        found.append(_End(since_s > from_s and not is_known, end_s, task, began))
+    found.sort()  # no two are of one task
     return found
 
 
@@ -247,7 +260,7 @@ def reserve(
     stopped: list[tuple[Running, Place]] = []
     has_turn = False
     from_s = min(piece.workload.submitted_s + settings.reserve_after_s, now_s)
-    for each in ends(state, runtimes, from_s):
+    for each in ends(state, settings, from_s):
         theirs = state.workloads[each.task.workload].queue
         if found is not None and standing.paths[theirs][0] != root:
             continue  # only what its own queues have is still too much

@@ -25,6 +25,8 @@ class CycleSettings:
     one that wait for a GPU or a part of it, where smaller work waits too."""
     reserve_after_s: float = 600.0
     """How long a workload waits before it gets a reservation."""
+    lasting_queues: frozenset[str] = frozenset()
+    """Queues whose work is not expected to end: no room is kept for the time after it."""
     runtimes: Runtimes = unknown
     reasons: bool = True
     """Whether the plan says why each workload waits; a replay does not ask."""

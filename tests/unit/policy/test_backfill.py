@@ -109,6 +109,23 @@ def test_a_half_does_not_go_past_work_that_waits_for_a_whole_gpu() -> None:
     assert "the room that there is is kept for whole" in refusal.text
 
 
+def test_work_that_came_before_begins_where_room_is_kept() -> None:
+    """`old` has waited longer than `whole`, for a long time that keeps it from no turn."""
+    old = work("old", count=0.5, submitted_s=-1.0)
+    assert list(placed(decide(half_busy(old), settings=STILL))) == ["old/main/0"]
+
+
+def test_no_room_is_kept_behind_work_that_is_not_expected_to_end() -> None:
+    half = work("half", count=0.5, submitted_s=650.0)
+    lasting = replace(STILL, lasting_queues=frozenset({"b"}))
+    snapshot = half_busy(half)
+    server, *others = snapshot.workloads
+    works = (replace(server, queue="b", is_preemptible=False), *others)
+    beside = replace(snapshot, workloads=works, queues=(ALL, Queue("b")))
+    assert placed(decide(beside, settings=STILL)) == {}
+    assert list(placed(decide(beside, settings=lasting))) == ["half/main/0"]
+
+
 def test_a_half_that_will_have_ended_goes_past_it() -> None:
     short = work("half", count=0.5, submitted_s=650.0, max_run_s=600.0)
     assert list(placed(decide(half_busy(short), settings=STILL))) == ["half/main/0"]

@@ -8,6 +8,7 @@ import pytest
 from moiety.policy.cycle import decide
 from moiety.policy.model.snapshot import Snapshot, Spot
 from moiety.pool.engine.messages import CardView, MachineView, WaitReason
+from moiety.pool.engine.planner import NO_MOVES
 from moiety.pool.engine.snapshot import (
     nodes_of,
     orders_of,
@@ -76,7 +77,8 @@ def test_what_others_have_cannot_be_given_or_taken() -> None:
     )
     rows = [row(1), row(2, gpu_milli=500), row(3, gpu_milli=400, gpu_memory_mib=200)]
     snapshot = made(view, *rows)
-    answer = orders_of(decide(snapshot), {each.id: each for each in rows}, nodes_of(view))
+    plan = decide(snapshot, settings=NO_MOVES)
+    answer = orders_of(plan, {each.id: each for each in rows}, nodes_of(view))
     assert not answer.ends
     assert {start.number: start.cards for start in answer.starts} == {2: [2], 3: [0]}
 

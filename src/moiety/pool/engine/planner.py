@@ -56,7 +56,13 @@ from moiety.pool.model.states import ACTIVE, WorkState
 from moiety.pool.store import memory as learned
 from moiety.pool.store import rows as stored
 
-NO_MOVES: Final = CycleSettings(moves_max=0, worth_ends=False, reasons=False, scales=False)
+NO_MOVES: Final = CycleSettings(
+    moves_max=0,
+    worth_ends=False,
+    reasons=False,
+    scales=False,
+    lasting_queues=frozenset({OUTSIDE_QUEUE.name}),
+)
 """A program on a machine is not moved to another GPU, and loses nothing to others' worth."""
 WITH_REASONS: Final = CycleSettings(moves_max=0, worth_ends=False, reasons=True, scales=False)
 MIX_GROWTH: Final = 2
