@@ -20,7 +20,7 @@ def test_all_of_it_gets_a_signal_also_when_its_first_process_has_ended() -> None
         until(lambda: len(family.alive()) == 4, "all are seen")
         assert family.alive()[0] == shell.pid
         others = family.alive()[1:]
-        assert len({os.getsid(pid) for pid in others}) == 2
+        until(lambda: len({os.getsid(pid) for pid in others}) == 2, "one has a session of its own")
         shell.kill()
         shell.wait()
         assert sorted(family.alive()) == sorted(others), "they live on"
