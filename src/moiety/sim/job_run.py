@@ -18,6 +18,8 @@ class JobRun:
     """Tasks that have a place."""
     done_s: float = 0.0
     """Seconds of work that it had done at `since_s`."""
+    lost_s: float = 0.0
+    """Seconds of work that it had done and that were lost."""
     since_s: float = 0.0
     """When its work goes on, after a restart; else when `done_s` was counted."""
     rate: float = 0.0
@@ -50,7 +52,9 @@ class JobRun:
         if checkpoint_s is None:
             self.stops += 1
             return
-        self.done_s -= self.done_s % checkpoint_s if checkpoint_s else self.done_s
+        lost_s = self.done_s % checkpoint_s if checkpoint_s else self.done_s
+        self.done_s -= lost_s
+        self.lost_s += lost_s
         self.failures += 1
 
     def pace(self) -> float:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from moiety.sim.engine import Engine
 from moiety.sim.gangs import GangJob, GangTrace
 from moiety.sim.outcome import GangOutcome, run_gangs
-from moiety.sim.runs import RestartCost, Run
+from moiety.sim.runs import RestartCost, Run, replay
 from moiety.sim.seats import Nodes
 from moiety.sim.suspension import GIB, StoppingPool, Stops, SuspensionCost
 
@@ -103,3 +104,13 @@ def test_a_job_can_say_that_it_cannot_be_suspended() -> None:
     found = contended(Stops.SUSPEND, 0)
     assert found.suspensions_per_job == 0
     assert found.lost_gpu_hours
+
+
+def test_gangs_that_kill_each_other_get_on() -> None:
+    """They did so for ever: after each kill a gang was worth as much as a new one."""
+    gangs = tuple(GangJob(f"g{at}", 8, 60.0 * at, 4 * 3600.0) for at in range(3))
+    whole = GangTrace("three", gangs, (8,))
+    pool = StoppingPool(Nodes((8,)), RestartCost(30.0), None)
+    runs, _ = replay(whole, Engine(), RestartCost(30.0), pool=pool)
+    assert max(run.ended_s for run in runs) < 16 * 3600.0
+    assert sum(run.preemptions for run in runs) < 6
