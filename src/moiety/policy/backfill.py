@@ -10,7 +10,7 @@ import numpy as np
 
 from moiety.policy.cycle_settings import USUAL, CycleSettings
 from moiety.policy.estimate.remaining_time import (
-    SHORTEST_S,
+    as_long_again,
     remaining,
     takes_at_most,
 )
@@ -236,8 +236,8 @@ def ends(state: ClusterState, settings: CycleSettings, from_s: float) -> list[_E
         at_s = max(since_s, from_s)
         if is_known:
             end_s = at_s + remaining(workload, began, at_s, runtimes).expected_s
-        else:  # as `remaining` has it: there can be thousands
-            end_s = at_s + max(at_s - since_s, SHORTEST_S)
+        else:  # the same as `remaining` has, and there can be thousands
+            end_s = at_s + as_long_again(at_s - since_s)
         found.append(_End(since_s > from_s and not is_known, end_s, task, began))
     found.sort()  # no two are of one task
     return found

@@ -240,7 +240,7 @@ class Engine:
         ]
         self._changed[run.number] = None
         name = self._work[run.number].name
-        learn(self.memory, Began(name, run.since_s, _received_s(run)))
+        learn(self.memory, Began(name, run.since_s, run.received_s))
 
     def _moved(self, pool: GpuPool, run: Run, moves: list[Move]) -> list[Placement]:
         """Stop a gang to let it go on elsewhere; returns where."""
@@ -257,7 +257,7 @@ class Engine:
             del self._running[number]
             self._changed[number] = None
             run = pool.waiting[number]
-            learn(self.memory, Stopped(self._work[number].name, _received_s(run)))
+            learn(self.memory, Stopped(self._work[number].name, run.received_s))
 
     def _cluster(self, pool: GpuPool) -> Snapshot:
         """The cluster as it is now, without work."""
@@ -290,12 +290,3 @@ def _groups(seats: Seats) -> tuple[Subgroup, ...]:
     return tuple(
         Subgroup(f"of-{size}", _shape(size), tasks, tasks) for size, tasks in sizes.items()
     )
-
-
-def _received_s(run: Run) -> float:
-    """How long a gang has had its GPUs, also for work that was lost.
-
-    Else a gang that is killed would be worth as much as a new one, and two that kill each other
-    would never get on.
-    """
-    return run.attained_s + run.lost_s

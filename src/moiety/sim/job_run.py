@@ -39,6 +39,11 @@ class JobRun:
         """Of its workload."""
         return self.job.workload.name
 
+    @property
+    def received_s(self) -> float:
+        """Seconds of work that it has done, also of work that was lost."""
+        return self.done_s + self.lost_s
+
     def settle(self, now_s: float) -> None:
         """Count its work until now."""
         if self.rate and now_s > self.since_s:

@@ -53,6 +53,15 @@ class Run:
     """Seconds of work that it did and had to do again."""
     epoch: int = 0
 
+    @property
+    def received_s(self) -> float:
+        """How long it has had its GPUs, when it last began or stopped: also for work that was lost.
+
+        Else a gang that is killed would be worth as much as a new one, and two that kill each other
+        would never get on.
+        """
+        return self.attained_s + self.lost_s
+
     def attained(self, now_s: float) -> float:
         """Seconds of work by now."""
         return self.attained_s + (max(0.0, now_s - self.since_s) if self.is_running else 0.0)

@@ -364,14 +364,14 @@ class World:
             if not run.rate:
                 run.is_disturbed = False
                 if before:
-                    self.planner.learn(Stopped(run.name, run.done_s + run.lost_s))
+                    self.planner.learn(Stopped(run.name, run.received_s))
                 continue
             run.nodes = tuple(sorted({each.spot.node for each in run.tasks.values()}))
             if run.is_disturbed or not before:
                 again = run.began_s is not None
                 run.began_s = run.began_s if again else self.now_s
                 run.since_s = self.now_s + (self.cost.restart_s if again else 0.0)
-                self.planner.learn(Began(run.name, run.since_s, run.done_s + run.lost_s))
+                self.planner.learn(Began(run.name, run.since_s, run.received_s))
                 self._bound(run)
             run.is_disturbed = False
             ends_s = run.since_s + max(run.job.duration_s - run.done_s, 0.0) / run.rate

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from moiety.slurm.step.record import begin
+from moiety.slurm.step.record import begin, records_in
 
 
 def kept(folder: Path, number: int) -> dict[str, Any]:
@@ -64,3 +64,17 @@ def test_steps_that_run_at_the_same_time_have_gpus_of_their_own(tmp_path: Path) 
     killed.write(start_ticks=1)
     assert begin(str(tmp_path), {}, job, 1).content["cards"] == killed.content["cards"]
     assert begin("", {}, job, 2).content["cards"] == ["0", "1"], "the job has no folder"
+
+
+def test_what_is_no_record_is_neither_waited_for_nor_followed(tmp_path: Path) -> None:
+    begin(str(tmp_path), {}, ["0", "1"], 1)
+    steps, secret = tmp_path / "steps", tmp_path / "secret"
+    secret.write_text('{"ended_s": 1.0, "cards": ["1"]}')
+    os.mkfifo(steps / "7.json")
+    (steps / "8.json").symlink_to(secret)
+    (steps / "9.json").mkdir()
+    (steps / "x.json").write_text("{}")
+    (steps / "10.json").write_text('{"pid": "me", "start_ticks": 1, "cards": 5}')
+    assert [number for number, _, _ in records_in(steps)] == [0, 10]
+    later = begin(str(tmp_path), {}, ["0", "1"], 1)
+    assert (later.content["cards"], later.untold()) == (["1"], [])

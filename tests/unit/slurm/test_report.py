@@ -89,9 +89,10 @@ def test_the_next_step_tells_what_could_not_be_told(
     pool: FakePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report, "LAST_WAIT_S", 30.0)
-    for name in ("first", "refused", "damaged"):
+    for name in ("first", "refused", "damaged", "number"):
         record.begin(str(tmp_path), CONTENT | {"name": name}).write(ended_s=6.0)
     (tmp_path / "steps" / "2.json").write_text('{"ended_s": 6.0}')
+    (tmp_path / "steps" / "3.json").write_text('{"ended_s": 6.0, "name": 5, "command": "x"}')
     told = pool.post
 
     def post(path: str, body: dict[str, Any]) -> None:
@@ -106,8 +107,8 @@ def test_the_next_step_tells_what_could_not_be_told(
         step.write(ended_s=7.0)
         teller.finish()
     found = {(each["step"]["number"], each["step"].get("ended_s")) for _, each in pool.told}
-    assert {(0, 6.0), (3, 7.0), (4, 7.0)} <= found
-    assert {number for number, _ in found} == {0, 3, 4}
+    assert {(0, 6.0), (4, 7.0), (5, 7.0)} <= found
+    assert {number for number, _ in found} == {0, 4, 5}
     assert sum(each["step"]["number"] == 0 for _, each in pool.told) == 1
 
 

@@ -26,7 +26,7 @@ AS_EVER = frozenset(
     }
 )  # fmt: skip
 """What is shown with them is what is shown without; docs/reference-slurm-commands.md has them."""
-SAID = JobLabels(qos="debug", reservation="course", wckey="w1", licenses="a,b")
+SAID = JobLabels(qos="debug", reservation="course", wckey="w1", licenses="a:2,b")
 
 
 def wanted_of(program: ModuleType, *words: str) -> Wanted:
@@ -64,6 +64,7 @@ def test_every_option_is_read_or_refused_or_means_nothing_here(program: ModuleTy
         (squeue, ("-q", "debug"), ("-q", "normal")),
         (squeue, ("-R", "course"), ("-R", "x")),
         (squeue, ("-L", "b"), ("-L", "c")),
+        (squeue, ("-L", "a"), ("-L", "2")),
         (squeue, ("-w", "gpu1"), ("-w", "x")),
         (sacct, ("-q", "debug"), ("-q", "x")),
         (sacct, ("-W", "w1"), ("-W", "x")),

@@ -119,6 +119,28 @@ def kill(pidfd: int) -> None:
         pass
 
 
+def send(pid: int, started: int, number: int, owner: int | None = None) -> bool:
+    """Send a signal to one process; with `owner`, only to one of that user.
+
+    Returns whether it lived. Raises PermissionError.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except (OSError, OverflowError):
+        return False
+    try:
+        if owner is not None and owner_of(pid) != owner:
+            return False
+        if not is_alive(pid, started):
+            return False
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True
+
+
 def give_way() -> None:
     """Let another thread run on this processor."""
     os.sched_yield()

@@ -45,6 +45,11 @@ def unknown(_: Workload) -> None:
     """No run time is known."""
 
 
+def as_long_again(ran_s: float) -> float:
+    """What is expected of a task of which only is known how long it has run."""
+    return max(ran_s, SHORTEST_S)
+
+
 def remaining(workload: Workload, running: Running, now_s: float, runtimes: Runtimes) -> Remaining:
     """The remaining time of a running task: expected less past run time, within its maximum.
 
@@ -58,7 +63,7 @@ def remaining(workload: Workload, running: Running, now_s: float, runtimes: Runt
     elif known is not None and known > ran:
         found = (known - ran, (known - ran) / 2, (known - ran) * 2)
     else:
-        left = max(ran, SHORTEST_S)
+        left = as_long_again(ran)
         found = (left, left / UNSURE, left * UNSURE)
     if workload.max_run_s is not None:
         most = max(workload.max_run_s - ran, 0.0)

@@ -64,7 +64,7 @@ def send(pool: SlurmPool, job: SlurmJob, number: int, *, to: str) -> int:
     if to == "all":
         others += _session(identity[0])
     left = dict.fromkeys(each for each in others if each not in reached)
-    return len(reached) + sum(_signal(pid, ticks, number) for pid, ticks in left)
+    return len(reached) + sum(processes.send(pid, ticks, number) for pid, ticks in left)
 
 
 def send_to_step(pool: SlurmPool, job: SlurmJob, step: str, number: int | None) -> bool:
@@ -84,26 +84,7 @@ def send_to_step(pool: SlurmPool, job: SlurmJob, step: str, number: int | None) 
 
 def _signal_runner(runner: StepRunner, job: SlurmJob, number: int) -> bool:
     """Signal the srun of a step, if it is what the job's user says: a process of that user."""
-    return _signal(runner.pid, runner.start_ticks, number, job.row["uid"])
-
-
-def _signal(pid: int, start_ticks: int, number: int, owner: int | None = None) -> bool:
-    """Signal one process; with `owner`, only one of that user."""
-    try:
-        fd = os.pidfd_open(pid)
-    except (OSError, OverflowError):
-        return False
-    try:
-        if owner is not None and processes.owner_of(pid) != owner:
-            return False
-        if not processes.is_alive(pid, start_ticks):
-            return False
-        signal.pidfd_send_signal(fd, number)
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(fd)
-    return True
+    return processes.send(runner.pid, runner.start_ticks, number, job.row["uid"])
 
 
 def _session(session: int) -> Iterator[tuple[int, int]]:

@@ -107,7 +107,8 @@ def matches(job: SlurmJob, wanted: Wanted) -> bool:
     if wanted.hosts and job.nodes not in wanted.hosts:
         return False
     for label, values in wanted.labels.items():
-        if not values & set(str(getattr(job.labels, label)).split(",")):
+        said = str(getattr(job.labels, label)).split(",")
+        if values.isdisjoint({*said, *(part.partition(":")[0] for part in said)}):  # matlab:2
             return False
     return not wanted.accounts or bool({job.account, job.row["project"]} & wanted.accounts)
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from moiety.slurm import times
@@ -19,9 +15,8 @@ from moiety.slurm.show.account_lines import BATCH, AccountLine, steps_of
 from moiety.slurm.show.columns import Column
 from moiety.slurm.show.jobids import JobId
 from moiety.slurm.show.jobs import NULL, SlurmJob
+from moiety.slurm.step.record import DAMAGED, STEPS, records_in
 
-RECORD_BYTES_MAX: Final = 65536
-DAMAGED: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 """What a record raises that its user has changed."""
 
 
@@ -114,18 +109,8 @@ def runners_of(pool: SlurmPool, job: SlurmJob) -> Iterator[StepRunner]:
     user wrote, so who signals them looks whose they are.
     """
     for folder in dict.fromkeys((pool.paths.agent.path, pool.paths.socket.parent)):
-        for path in sorted((folder / "spool" / str(job.number) / "steps").glob("*.json")):
-            with contextlib.suppress(OSError, *DAMAGED):
-                step = json.loads(_read(path))
-                runner = StepRunner(int(path.stem), int(step["pid"]), int(step["start_ticks"]))
+        for number, _, step in records_in(folder / "spool" / str(job.number) / STEPS):
+            with contextlib.suppress(*DAMAGED):
+                runner = StepRunner(number, int(step["pid"]), int(step["start_ticks"]))
                 if step.get("ended_s") is None:
                     yield runner
-
-
-def _read(path: Path) -> bytes:
-    """What a file holds; raises OSError for what is no file, and so could make us wait."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileNotFoundError(path)
-        return file.read(RECORD_BYTES_MAX)

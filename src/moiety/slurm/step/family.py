@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
-from moiety.agent.system.processes import start_time
+from moiety.agent.system.processes import send, start_time
 
 
 class Family:
@@ -26,8 +25,8 @@ class Family:
     def send(self, number: int) -> None:
         """Send a signal to all that live."""
         for pid in self.alive():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, number)
+            with contextlib.suppress(PermissionError):  # it has become another user's
+                send(pid, self._started[pid], number)
 
     def _see(self, pid: int) -> bool:
         """Whether it lives and was not seen before."""

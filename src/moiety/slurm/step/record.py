@@ -6,7 +6,8 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,9 @@ from moiety.slurm.step.ranks import least_used
 STEPS: Final = "steps"
 TOLD: Final = ".told"
 """The ending of a mark beside a record: the pool knows how that step ended."""
+RECORD_BYTES_MAX: Final = 65536
+DAMAGED: Final = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
+"""What a record can raise that the job's user has written."""
 SPOOL_VARIABLE: Final = "MOIETY_JOB_SPOOL"
 
 
@@ -44,17 +48,13 @@ class StepRecord:
         """
         if self._path is None:
             return []
-        found = []
-        for path in sorted(self._path.parent.glob("*.json"), key=lambda p: (len(p.name), p.name)):
-            try:
-                content = json.loads(path.read_text())
-                step = StepRecord(int(path.stem), path, content)
-                has_ended = content.get("ended_s") is not None
-            except (OSError, ValueError, AttributeError):
-                continue  # the job's user has damaged it
-            if has_ended and step.number < self.number and not path.with_suffix(TOLD).exists():
-                found.append(step)
-        return found
+        return [
+            StepRecord(number, path, content)
+            for number, path, content in records_in(self._path.parent)
+            if number < self.number
+            and content.get("ended_s") is not None
+            and not path.with_suffix(TOLD).exists()
+        ]
 
     def was_told(self) -> None:
         """Write down that the pool knows how the step ended."""
@@ -104,14 +104,32 @@ def begin(
     return record
 
 
+def records_in(folder: Path) -> Iterator[tuple[int, Path, dict[str, Any]]]:
+    """The records of a job's steps by their numbers; what the job's user has damaged is left out.
+
+    The reader may be another user, root say: no link is followed, and nothing is waited for.
+    """
+    for path in sorted(folder.glob("*.json"), key=lambda path: (len(path.name), path.name)):
+        with contextlib.suppress(OSError, *DAMAGED):
+            content = json.loads(_read(path))
+            if isinstance(content, dict):
+                yield int(path.stem), path, content
+
+
+def _read(path: Path) -> bytes:
+    """What a file holds; raises OSError for what is no file, and so could make us wait."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise FileNotFoundError(path)
+        return file.read(RECORD_BYTES_MAX)
+
+
 def _used(folder: Path) -> list[str]:
     """The GPUs of the steps that run, one that several use as often as they do."""
     found: list[str] = []
-    for path in folder.glob("*.json"):
-        try:
-            step = json.loads(path.read_text())
+    for _, _, step in records_in(folder):
+        with contextlib.suppress(*DAMAGED):
             if step.get("ended_s") is None and is_alive(step["pid"], step["start_ticks"]):
                 found += map(str, step["cards"])
-        except (OSError, ValueError, AttributeError, KeyError, TypeError):
-            continue  # the job's user has damaged it
     return found

@@ -77,7 +77,7 @@ class StepTeller:
                 self._tell(step)
             except (NoPool, PoolSilent):
                 raise
-            except (KeyError, MoietyError):
+            except (KeyError, TypeError, AttributeError, MoietyError):
                 pass  # damaged, or refused: it would be so again
             step.was_told()
 

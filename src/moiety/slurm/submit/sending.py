@@ -9,12 +9,13 @@ from typing import Any, Final
 from moiety.model.errors import ProjectUnknown
 from moiety.pool.connection import of
 from moiety.pool.model.names import NAME
+from moiety.pool.model.states import ACTIVE, WorkState
 from moiety.slurm.pool import Row, SlurmPool
 from moiety.slurm.submit.job import BatchJob
 from moiety.slurm.submit.request import MachineSize
 
 ENDS = ("done", "failed", "cancelled", "timed out")
-HAVE_GPUS: Final = ("running", "suspending", "suspended", "resuming", "ending")
+HAVE_GPUS: Final = frozenset(map(str, ACTIVE - {WorkState.STARTING}))
 
 
 def machine_of(status: dict[str, Any]) -> MachineSize:
@@ -59,9 +60,9 @@ def until_over(pool: SlurmPool, number: int) -> Row:
 
 def until_left(pool: SlurmPool, number: int) -> None:
     """Return when a workload that runs has its GPUs no longer: it is over, or waits again."""
-    state = HAVE_GPUS[0]
-    while state in HAVE_GPUS:
-        state = str(pool.get(of(str(number), "wait"), timeout=60, while_state=state)["state"])
+    row = first = pool.row(number)
+    while row["state"] in HAVE_GPUS and row["attempt"] == first["attempt"]:
+        row = pool.get(of(str(number), "wait"), timeout=60, while_state=row["state"])
 
 
 def exit_code(row: Row) -> int:

@@ -49,7 +49,8 @@ async def on_amend(pool: ServedPool, request: Request, caller: Caller) -> Respon
     await pool.loop.write(work)
     if new.time_limit_s is not UNSET:  # another change may have come after this one
         for number, _ in changed:
-            pool.loop.running.limit(number, rows.workload(pool.reader, number).time_limit_s)
+            with _noted(refused):
+                pool.loop.running.limit(number, rows.workload(pool.reader, number).time_limit_s)
     pool.loop.changed()
     if refused:
         raise refused[0]
