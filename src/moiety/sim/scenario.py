@@ -209,5 +209,5 @@ def _why(refusal: PlacementRefusal) -> str:
     if counts:
         return f"of the nodes, {', '.join(counts)}"
     if "wanted_memory_mib" in refusal.numbers:
-        return refusal.text.replace(" memory_mib", " bytes of memory")
+        return refusal.text.replace(" MiB of memory", " bytes of memory")
     return refusal.text

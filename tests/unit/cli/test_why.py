@@ -160,10 +160,10 @@ def test_memory_is_compared_with_quotas_and_limits_in_one_unit(
     _, out, _ = moiety(capsys, "explain", str(path), "new")
     assert out.startswith("new begins now" if begins else "new cannot run here: by it alone")
     if not begins:
-        assert "queue q would have 19073 memory_mib" in out
+        assert "queue q would have 19073 MiB of memory" in out
         one = ("--gpus", "1", "--memory", "20GB", "--guaranteed")
         _, out, _ = moiety(capsys, "what-if", str(path), "--queue", "q", *one)
-        assert "queue q would have 19073 memory_mib" in out
+        assert "queue q would have 19073 MiB of memory" in out
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,13 @@ from moiety.policy.state.waiting_lines import WaitingLines
 
 NO_TIME: Final = "the time for this cycle was used up before it was looked at"
 
+UNITS: Final = {
+    "gpu_milli": ("GPUs", WHOLE_GPU),
+    "cpu_milli": ("CPUs", 1000),
+    "memory_mib": ("MiB of memory", 1),
+}
+"""By resource: what texts call it, and how much of it that is."""
+
 
 class PendingReasons:
     """Finds the reasons in the state after a cycle; equal pieces are looked at once."""
@@ -323,9 +330,8 @@ def _refusal(
 ) -> PlacementRefusal:
     task, _ = piece.tasks[0]
     of = excess.resource
-    wanted, most = f"{excess.wanted} {of}", f"{excess.bound}"
-    if of == "gpu_milli":
-        wanted, most = f"{_gpus(excess.wanted)} GPUs", _gpus(excess.bound)
+    what, one = UNITS[of]
+    wanted, most = f"{excess.wanted / one:.15g} {what}", f"{excess.bound / one:.15g}"
     own = " that must not be taken away" if reason is Reason.QUEUE_QUOTA else ""
     ever = "by it alone, " if is_final else ""
     text = f"{ever}queue {excess.queue} would have {wanted}{own}, and its {bound} is {most}"
