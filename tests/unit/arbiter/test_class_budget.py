@@ -172,15 +172,54 @@ def test_a_budget_says_when_it_is_used_up_and_when_it_counts_again() -> None:
     assert budget.left_s == pytest.approx(0.1 * 0.9 * WINDOW_S)
 
 
-@pytest.mark.parametrize(("is_wanted", "owed_s"), [(True, 4.9), (False, 0.9)])
-def test_what_is_owed_has_an_end(is_wanted: bool, owed_s: float) -> None:
-    budget = Budget(left_s=0.0, free=0.1, used=1.0, is_wanted=is_wanted)
+def test_what_is_owed_has_an_end() -> None:
+    budget = Budget(left_s=0.0, free=0.1, used=1.0)
     for _ in range(100):
         budget.advance(1.0, lambda: 4.0)
-    assert -budget.left_s == pytest.approx(owed_s)
+    assert -budget.left_s == pytest.approx(4.9)
     budget.is_wanted = False  # what was owed before is not forgotten at once
     budget.advance(1.0, lambda: 4.0)
-    assert -budget.left_s == pytest.approx(owed_s)
+    assert -budget.left_s == pytest.approx(4.9)
+
+
+def test_what_no_promise_wants_is_not_charged() -> None:
+    budget = Budget(left_s=0.5, free=0.1, used=1.0, is_wanted=False)
+    budget.advance(100.0, lambda: 4.0)
+    assert (budget.left_s, budget.is_spent) == (0.5, False)
+    budget.used = 0.0
+    budget.advance(1.0, lambda: 4.0)
+    assert budget.left_s == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(("silent_s", "left_s"), [(0.1, 0.5 - 0.18 + 0.1), (9.0, 0.5 + 0.02)])
+def test_a_silence_is_given_back_as_far_as_it_was_paid(silent_s: float, left_s: float) -> None:
+    budget = Budget(left_s=0.5, free=0.1, used=1.0)
+    budget.advance(0.2, lambda: 4.0)
+    budget.give_back(silent_s, 1.0)
+    assert budget.left_s == pytest.approx(left_s)
+    budget.give_back(silent_s, 1.0)  # never more than that
+    assert budget.left_s == pytest.approx(0.5 + 0.02)
+
+
+def test_a_server_that_hardly_works_goes_first_for_ever(node: SimulatedNode) -> None:
+    training = node.start({0: [60]})
+    promise(node, training, Share(gpu=0.6))
+    server = node.start({0: [30]})
+    promise(node, server, Share(gpu=0.3, latency=True))
+    for _ in range(3000):  # each works for a moment in every 4 ms
+        server.touch()
+        node.settle()
+        assert (training.is_open, server.is_open) == (False, True)
+        node.tick(0.0028)  # it is silent, and keeps the GPU for as long as it is alone
+        training.touch()
+        node.settle()
+        node.tick(0.001)
+        server.fall_idle()
+        node.settle()
+        assert (training.is_open, server.is_open) == (True, False)
+        training.fall_idle()
+        node.settle()
+        node.tick(0.0002)
 
 
 def test_all_is_promised_and_a_class_gets_the_rest_of_starved_tenants() -> None:

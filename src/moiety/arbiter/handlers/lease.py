@@ -62,8 +62,9 @@ def on_idle(context: Context, event: ev.Idle) -> None:
     """Note since when a watched holder has submitted nothing."""
     tenant = context.ledger.tenants.get(event.tenant)
     if tenant and tenant.holds and tenant.epoch == event.epoch:
-        tenant.usage.silent_since_s = context.now_s - tenant.usage.watched_s
-        tenant.usage.watched_s = 0.0
+        silent_s, tenant.usage.watched_s = tenant.usage.watched_s, 0.0
+        tenant.usage.silent_since_s = context.now_s - silent_s
+        context.fair_share.class_budgets.give_back(tenant, silent_s)
 
 
 def on_busy(context: Context, event: ev.Busy) -> None:
