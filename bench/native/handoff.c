@@ -9,9 +9,10 @@
  * seconds   until it ends
  * least     submissions that took fewer microseconds are not printed
  * calls     print what each row took, from its first submission to its end, instead
+ * charged   1: all times are by simgpu's clock
  *
  * Prints, once it ends, "L BEGIN END" for submissions and "S TIME" for the last end of work before
- * each silence: nanoseconds of CLOCK_MONOTONIC. KERNELS names the module. */
+ * each silence: nanoseconds of CLOCK_MONOTONIC, or of simgpu's clock. KERNELS names the module. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +34,16 @@ static struct {
     uint64_t began_ns, ended_ns;
 } printed[PRINTED_MAX];
 static size_t count;
+static uint64_t charged;
+
+uint64_t simgpu_now_ns(void);
 
 static uint64_t clock_ns(void)
 {
     struct timespec now;
+    if (charged) {
+        return simgpu_now_ns();
+    }
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
@@ -78,6 +85,7 @@ int main(int argc, char **argv)
     uint64_t off_ns = number(argc, argv, "off", 0) * 1000000;
     uint64_t least_ns = number(argc, argv, "least", 0) * 1000;
     uint64_t whole = number(argc, argv, "calls", 0);
+    charged = number(argc, argv, "charged", 0);
     CUcontext context;
     CUmodule module;
     CUfunction spin;
