@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -183,6 +184,15 @@ def test_over_two_days_gpus_go_to_whose_time_it_is() -> None:
         assert at(day + 20.0) == (0, 8)
         assert at(day + 23.9) == (0, 8)
     assert kept.broken == 0
+
+
+def test_a_rounding_error_before_a_border_the_next_quotas_are_watched() -> None:
+    watch = QuotaWatch(DAY_NIGHT)
+    for now_s in (8 * HOUR - 1.0, 8 * HOUR - 1e-7):
+        moment = Mock(now_s=now_s, held={"day": 0, "night": 8}, kinds={("day", 1): 1})
+        moment.asked, moment.waiting = {"day": 1.0}, ["g"]
+        watch(moment)
+    assert (watch.moments, watch.broken) == (2, 1)
 
 
 def test_where_dates_are_known_times_of_day_are_those_of_the_dates() -> None:
