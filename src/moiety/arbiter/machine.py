@@ -133,7 +133,7 @@ class Arbiter:
     def _handle(self, now_s: float, event: ev.Event) -> Iterator[do.Instruction]:
         context = self._context
         try:
-            if type(event) is ev.Drained:
+            if type(event) is ev.Drained and not self._is_late(now_s):
                 yield from self._early.due(event)
             context.now_s = now_s
             context.fair_share.advance(now_s)
@@ -156,6 +156,10 @@ class Arbiter:
             self._is_handling = False  # the error is reported; the next event is handled
             raise
         self._is_handling = False
+
+    def _is_late(self, now_s: float) -> bool:
+        """Whether time alone may have changed what the last round found (early_grants.py)."""
+        return self._deadline_s is not None and now_s >= self._deadline_s
 
     def _decide_all(self) -> Iterator[do.Instruction]:
         """One round, and what it decides."""

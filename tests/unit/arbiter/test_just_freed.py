@@ -6,9 +6,11 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.arbiter.state.freed import FREED_S, Freed
-from tests.support.simulated_node import SimulatedNode
+from moiety.model.share import Share
+from tests.support.simulated_node import SimulatedNode, handle
 from tests.support.simulated_tenants import SimulatedTenant
 
 EXPORT = ev.PinRequest(1, 0, 77, 60, "cuIpcGetMemHandle")
@@ -99,3 +101,26 @@ def test_what_was_freed_counts_for_a_moment_in_few_numbers() -> None:
     assert 40 <= freed.total <= 60
     freed.expire(3.0)
     assert (freed.total, freed.until_s) == (0, float("-inf"))
+
+
+def test_a_request_that_is_due_comes_before_the_lease_that_a_drain_ends_the_wait_for() -> None:
+    arbiter = Arbiter([GpuSpec(0, 120, 100)], Settings(arena_bytes=1000))
+    drains, freed, grows, urgent = 1, 2, 3, 4
+
+    def say(now_s: float, event: ev.Event) -> list[do.Instruction]:
+        return handle(arbiter, now_s, event)
+
+    for number, size in ((drains, 20), (freed, 60), (grows, 5), (urgent, 10)):
+        say(0.0, ev.Hello(number, share=Share(latency=number == urgent)))
+        say(0.0, ev.Attach(number, 0, 0, 0, 100, allocated_bytes=size, resident_bytes=size))
+    assert do.Grant(drains, 1) in say(1.0, ev.LeaseRequest(drains))
+    assert do.Grant(grows, 1) in say(1.0, ev.LeaseRequest(grows))
+    say(2.0, ev.Free(freed, 0, 60, 60))
+    assert do.Admitted(grows, 0, 1) in say(2.0, ev.AllocRequest(grows, 0, 1, 40))
+    assert answers(say(2.0, ev.AllocRequest(urgent, 0, 1, 50, True))) == []
+    assert {do.Revoke(drains, 1), do.Revoke(grows, 1)} <= {*say(2.0, ev.LeaseRequest(urgent))}
+    say(2.0, ev.Drained(grows, 1, 0, 45))
+    # The time is over, and the look that is due then comes later.
+    assert say(2.0 + FREED_S, ev.Drained(drains, 1, 0, 20)) == [do.Evict(grows, 0, 25)]
+    told = say(3.1, ev.Evicted(grows, 0, 25, 20, last=True))
+    assert told[:2] == [do.Grant(urgent, 1), do.Admitted(urgent, 0, 1)]

@@ -46,7 +46,7 @@ def test_a_lease_comes_before_the_rest_is_decided(arbiter: Arbiter) -> None:
 def test_a_lease_that_waits_for_one_drain_comes_before_the_round(arbiter: Arbiter) -> None:
     list(arbiter.handle(1.0, ev.LeaseRequest(1)))
     list(arbiter.handle(2.0, ev.LeaseRequest(2)))
-    told = arbiter.handle(3.0, ev.Drained(1, 1, 0, 0))
+    told = arbiter.handle(2.05, ev.Drained(1, 1, 0, 0))
     assert next(told) == do.Grant(2, 1)
     assert states(arbiter) == ["draining", "restoring"]
     rest = list(told)

@@ -2,7 +2,9 @@
 
 Each round notes the tenants that wait only for one other tenant to drain. When that tenant answers,
 the lease comes first, and the round that follows comes to the same result: every round notes
-afresh, so nothing else can have happened in between (docs/decisions/0020).
+afresh, so nothing else can have happened in between (docs/decisions/0020). Time alone changes
+nothing before the arbiter's next look; an answer that comes later is decided in its round, since a
+request that was held until then is decided with it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class EarlyGrants:
         self._next.clear()
 
     def note(self, tenant: Tenant, drains: Tenant) -> None:
-        """Note that `tenant` gets its lease when `drains` has drained, whatever the time is."""
+        """Note that `tenant` gets its lease when `drains` has drained."""
         if not tenant.requests and tenant.gang is None and drains.gang is None:
             self._next.setdefault(drains.number, []).append(tenant)
 
@@ -64,4 +66,5 @@ class EarlyGrants:
 
     def check(self) -> None:
         """Assert at the end of a round that it decided every lease that was granted before it."""
-        assert not self._granted, f"tenants {self._granted} got leases that were not decided"
+        granted, self._granted = self._granted, set()  # the next round begins anew
+        assert not granted, f"tenants {granted} got leases that were not decided"
