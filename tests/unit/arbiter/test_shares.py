@@ -76,6 +76,21 @@ def test_a_limit_holds_for_one_alone(limit: float) -> None:
     assert 3 <= backlog.revokes / 35 <= 5  # windows of a quarter of a second
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [Share(gpu_limit=0.3, priority=Priority.LOW), Share(gpu_limit=0.29), Share(gpu_limit=0.15)],
+)
+def test_a_limit_holds_however_often_a_share_changes(changed: Share) -> None:
+    backlog = Backlog([before := Share(gpu_limit=0.3)])
+    received_s = 0.0
+    for _ in range(500):
+        backlog.tell(ev.ShareSet(1, changed))
+        received_s += 0.02 * sum(backlog.over(0.02))
+        backlog.tell(ev.ShareSet(1, before))
+        received_s += 0.02 * sum(backlog.over(0.02))
+    assert received_s / 20 <= 0.31
+
+
 @pytest.mark.parametrize("bytes_each", [FITS, FITS_NOT])
 def test_a_limit_holds_beside_others_and_what_it_leaves_is_used(bytes_each: int) -> None:
     card = DividedCard([Share(gpu=0.3, gpu_limit=0.3), Share()], bytes_each=bytes_each)

@@ -290,12 +290,13 @@ class FairShare:
 
     def promise(self, tenant: Tenant, share: Share) -> None:
         """Change a tenant's share; within a new class, it starts as if it were new (lags.py)."""
+        was_limited = tenant.share.gpu_limit < 1
         tenant.share = share
         tenant.usage.timed = share.is_timed or self._ledger.guarantees.has(tenant.owner)
         tenant.usage.class_rank = tenant.usage.rank = share.rank
         if tenant.gang is not None:
             level(tenant.gang)
-        time_limits.begin(self._quantum, tenant)
+        time_limits.begin(self._quantum, tenant, was_limited=was_limited)
         self._ledger.members_changed = True
         self._ledger.touch(tenant)
 

@@ -27,12 +27,16 @@ def burst_s(quantum: Quantum, tenant: Tenant) -> float:
     return limit * (1 - limit) * quantum.settings.limit_window_s
 
 
-def begin(quantum: Quantum, tenant: Tenant) -> None:
-    """Give a tenant with a new share the budget of its limit."""
+def begin(quantum: Quantum, tenant: Tenant, *, was_limited: bool) -> None:
+    """Give a tenant with a new share the budget of its limit.
+
+    If it had a limit before, it has what is left: else each change of its share would be time that
+    it gets beyond its limit. The share of a process changes with others of its workload and user.
+    """
     usage = tenant.usage
     if tenant.share.gpu_limit < 1:
         most_s = burst_s(quantum, tenant)
-        usage.budget_s = min(usage.budget_s, most_s) if usage.paused else most_s
+        usage.budget_s = min(usage.budget_s, most_s) if was_limited else most_s
     else:
         usage.budget_s, usage.paused = 0.0, False
 
