@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from moiety.agent.control import running_workload
 from moiety.agent.control.records import Record
 from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.control.workloads import Workloads
+from moiety.agent.core.recovery import SETTLE_S
+from moiety.agent.system import processes
 from moiety.devices.interface import Device, uuid_bytes
 
 UUIDS = [f"GPU-{at:08x}-0000-4000-8000-000000000000" for at in range(3)]
@@ -121,3 +124,41 @@ def test_the_choice_is_made_again_when_the_program_looks(tmp_path: Path) -> None
     assert Workloads.settle(agent.it, "w") == (UUIDS[2],)
     agent.it.choose_again = None  # from now on it is final
     assert Workloads.settle(agent.it, "w") == (UUIDS[2],)
+
+
+def ending(folder: Path, pid: int, *, is_awaited: bool) -> Any:
+    """The agent of a workload without a process, in whose folder this one is recorded."""
+    agent = Agent(folder)
+    agent.workload.clients.clear()
+    (folder / "clients").mkdir()
+    (folder / "clients" / str(pid)).write_text(f"{processes.start_time(pid) or 1} 0\n")
+    it = agent.it
+    it.later, it.removed = [], []
+    it._loop = SimpleNamespace(call_later=lambda *call: it.later.append(call))
+    it._sessions.clients = SimpleNamespace(is_awaited=lambda _: is_awaited)
+    it._remove_if_over = None
+    it.remove = it.removed.append
+    it.workload = agent.workload
+    return it
+
+
+def test_a_workload_is_kept_for_a_process_that_may_come_back_from_the_last_agent(
+    tmp_path: Path,
+) -> None:
+    it = ending(tmp_path, os.getpid(), is_awaited=True)
+    Workloads._remove_if_over(it, it.workload)
+    assert (it.removed, it.later) == ([], [(SETTLE_S, None, it.workload)])
+    assert it.workload.is_kept
+
+
+def test_a_workload_is_forgotten_whose_process_does_something_else_now(tmp_path: Path) -> None:
+    it = ending(tmp_path, os.getpid(), is_awaited=False)
+    Workloads._remove_if_over(it, it.workload)
+    assert it.removed == [it.workload]
+
+
+def test_a_workload_is_forgotten_whose_processes_are_dead(tmp_path: Path) -> None:
+    it = ending(tmp_path, 1 << 22, is_awaited=True)  # beyond the largest pid
+    assert not it.workload.is_kept
+    Workloads._remove_if_over(it, it.workload)
+    assert it.removed == [it.workload]

@@ -94,13 +94,18 @@ def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
             if folder.parent == directory.workloads:  # of others, containers have parts mounted
                 shutil.rmtree(folder, ignore_errors=True)
             continue
-        living = [s for file in folder.glob("clients/*") if (s := _survivor(record, file))]
+        living = connected(record, folder)
         if living or record.container or processes.is_alive(record.root_pid, record.root_started):
             records.append(record)
             found += living
         else:
             shutil.rmtree(folder, ignore_errors=True)
     return records, found
+
+
+def connected(record: Record, folder: Path) -> list[Survivor]:
+    """The living processes of a workload that this agent, or the last one, had as clients."""
+    return [found for file in folder.glob("clients/*") if (found := _survivor(record, file))]
 
 
 def _survivor(record: Record, file: Path) -> Survivor | None:

@@ -6,11 +6,13 @@ import math
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from moiety.agent.control.records import Record, socket_in, write_whole
+from moiety.agent.control.records import Record, connected, socket_in, write_whole
+from moiety.agent.core.clients import Clients
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.core.time_owners import owner_of
 from moiety.agent.system import processes
@@ -106,6 +108,17 @@ class RunningWorkload:
     def is_alive(self) -> bool:
         """Whether any process of it is there."""
         return self.root_pidfd >= 0 or bool(self.clients)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the agent that follows takes it over; some of its processes may be stopped."""
+        return self.is_alive or self.stays or bool(connected(self.record, Path(self.folder)))
+
+    def is_over(self, clients: Clients) -> bool:
+        """Whether none of its processes is there, or may still come back from the last agent."""
+        return not self.is_alive and not any(
+            clients.is_awaited(each.pid) for each in connected(self.record, Path(self.folder))
+        )
 
     @property
     def stays(self) -> bool:

@@ -241,9 +241,9 @@ class Workloads:
     def close(self) -> None:
         """Stop listening; records of workloads that still live stay for the next agent."""
         for workload in list(self.by_id.values()):
-            stays = workload.is_alive or workload.stays
+            is_kept = workload.is_kept
             self._close(workload)
-            if not stays:
+            if not is_kept:
                 shutil.rmtree(workload.folder, ignore_errors=True)
 
     def _open(self, record: Record, folder: str, began_s: float = -math.inf) -> RunningWorkload:
@@ -382,8 +382,10 @@ class Workloads:
             self._loop.call_later(self._linger_s, self._remove_if_over, workload)
 
     def _remove_if_over(self, workload: RunningWorkload) -> None:
-        current = self.by_id.get(workload.record.id)
-        if current is not workload or workload.root_pidfd >= 0 or workload.clients:
+        if self.by_id.get(workload.record.id) is not workload or workload.is_alive:
+            return
+        if not workload.is_over(self._sessions.clients):  # one of the last agent may be stopped
+            self._loop.call_later(SETTLE_S, self._remove_if_over, workload)
             return
         self._runtime.log.info("workload_ended", workload=workload.record.id)
         self.remove(workload)

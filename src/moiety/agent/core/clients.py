@@ -122,6 +122,12 @@ class Clients:
         """Tell whether the last agent recorded a process that comes back for the first time."""
         return self._recovery.may_hold(pid) or self._orphans.has(pid)
 
+    def is_awaited(self, pid: int) -> bool:
+        """Tell whether a process of the last agent may come back: it is stopped, or has memory."""
+        recovery = self._recovery
+        is_away = recovery.may_hold(pid) and self._kernel.is_stopped(pid)
+        return is_away or recovery.outlived(pid)
+
     def is_fenced(self, pid: int, before: Client | None) -> bool:
         """Tell whether a process that comes back was fenced, and has not answered since."""
         return before.fenced if before else self._recovery.was_fenced(pid)
