@@ -124,7 +124,10 @@ class Share:
         return self.priority + len(Priority) * self.latency
 
     def among(self, count: int) -> Share:
-        """The share of each of `count` processes that share this one; each has the memory limit."""
+        """The share of each of `count` processes that share this one.
+
+        The memory limit is not divided: it holds for what all of them have allocated together.
+        """
         if count <= 1:
             return self
         return dataclasses.replace(

@@ -7,6 +7,8 @@ import pytest
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.settings import GpuSpec, Settings
+from moiety.model.share import Share
+from tests.support.shares import promise
 from tests.support.simulated_node import SimulatedNode
 from tests.support.simulated_tenants import SimulatedTenant
 
@@ -24,6 +26,39 @@ def test_above_the_limit(node: SimulatedNode) -> None:
     tenant.allocate(0, [50])
     assert refusal(node, tenant).code == "limit"
     assert "limit of 40" in tenant.refusals[0].text
+
+
+@pytest.mark.parametrize(
+    ("workload", "share", "is_refused"),
+    [
+        ("w", Share(memory_limit_bytes=40), True),
+        ("w", Share(memory_limit_part=0.4), True),
+        ("w", Share(), False),
+        ("other", Share(memory_limit_bytes=40), False),
+        ("", Share(memory_limit_bytes=40), False),
+    ],
+)
+def test_a_limit_is_one_of_all_processes_of_a_workload(
+    node: SimulatedNode, workload: str, share: Share, *, is_refused: bool
+) -> None:
+    first, second = node.join(workload="w" if workload else ""), node.join(workload=workload)
+    for tenant in (first, second):
+        tenant.attach(0, 0, 100)
+        node.settle()
+        promise(node, tenant, share)
+    first.allocate(0, [25])
+    node.settle()
+    second.allocate(0, [20])
+    node.settle()
+    if not is_refused:
+        assert not second.refusals
+        return
+    assert "limit of 40 B (25 B in use)" in refusal(node, second).text
+    first.free(first.blocks[0])
+    node.settle()
+    assert second.allocate(0, [20]) is second.blocks[-1]
+    node.settle()
+    assert second.blocks[-1].admitted
 
 
 def test_beside_memory_that_cannot_leave(node: SimulatedNode) -> None:

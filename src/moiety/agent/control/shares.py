@@ -169,20 +169,22 @@ class Shares:
         return protocol.Shared(program=program, pid=pid, share=share, above_limit_bytes=above)
 
     def tell_above(self, workload: RunningWorkload) -> int:
-        """Note which process has most beyond a lowered limit; the bytes beyond it, 0 if none."""
-        above, number = max(
-            (
-                (on.allocated_bytes - on.limit_bytes, view.tenant)
-                for view in self.arbiter.tenants()
-                if view.tenant in workload.clients
-                for on in view.gpus.values()
-                if on.allocated_bytes > on.limit_bytes
-            ),
-            default=(0, 0),
+        """Note what a workload has beyond a lowered limit; the bytes beyond it, 0 if none.
+
+        It is noted of the process that has most.
+        """
+        on: dict[int, list[tuple[int, int, int]]] = {}
+        for view in self.arbiter.tenants():
+            for gpu, its in view.gpus.items() if view.tenant in workload.clients else ():
+                on.setdefault(gpu, []).append((its.allocated_bytes, view.tenant, its.limit_bytes))
+        above, (_, number, _) = max(
+            ((sum(each[0] for each in there) - there[0][2], max(there)) for there in on.values()),
+            default=(0, (0, 0, 0)),
         )
-        if above:
-            text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
-            self.journal.often(workload.record.id, "AboveLimit", text, self.clients[number])
+        if above <= 0 or workload.record.share.asked_limit_bytes(1) is None:
+            return 0
+        text = f"{format_bytes(above)} above its new limit; it keeps them until it frees them"
+        self.journal.often(workload.record.id, "AboveLimit", text, self.clients[number])
         return above
 
     def _gpu(self, uuid: str) -> int:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
-from moiety.arbiter.admission.memory import budget_bytes, refuse_bytes
+from moiety.arbiter.admission.memory import budget_bytes, limited_bytes, refuse_bytes
 from moiety.arbiter.admission.pins import refuse_pin
 from moiety.arbiter.admission.user_limits import user_room_bytes
 from moiety.arbiter.ledger import Ledger
@@ -94,7 +94,8 @@ class Credit:
             return
         taken = sum(each.allocated_bytes for _, each in self._ledger.on(gpu))
         room = capacity - capacity // ROOM_PART - taken
-        more = min(most - on.credit.left_bytes, room, on.limit_bytes - on.allocated_bytes)
+        of_limit = on.limit_bytes - limited_bytes(self._ledger, asked, gpu)
+        more = min(most - on.credit.left_bytes, room, of_limit)
         of_user = user_room_bytes(self._ledger, asked, gpu)
         more = (more if of_user is None else min(more, of_user)) // step * step
         if more <= 0 or balance.free_bytes < more:

@@ -36,15 +36,16 @@ def refuse_bytes(
     `entry` stands for the tenant's residency where it has none yet. `reach`: what others freed just
     now is theirs.
     """
+    used = entry.allocated_bytes if entry else limited_bytes(ledger, tenant, gpu)
     entry = entry or tenant.gpus[gpu]
     own, promised_own = _own_bytes(tenant, gpu)
     is_paged = managed and entry.may_oversubscribe and not tenant.memory.pinned
     takes = 0 if is_paged else wanted
     asked = f"{format_bytes(wanted)} more on GPU {gpu}"
-    if entry.allocated_bytes + wanted > entry.limit_bytes:
+    if used + wanted > entry.limit_bytes:
         return "limit", (
             f"{asked} would exceed this program's limit of "
-            f"{format_bytes(entry.limit_bytes)} ({format_bytes(entry.allocated_bytes)} in use)"
+            f"{format_bytes(entry.limit_bytes)} ({format_bytes(used)} in use)"
         )
     if no := refuse_user_bytes(ledger, tenant, gpu, wanted):
         return "limit", no
@@ -85,6 +86,18 @@ def refuse_bytes(
             f"{instead(ledger)}"
         )
     return None
+
+
+def limited_bytes(ledger: Ledger, tenant: Tenant, gpu: int) -> int:
+    """What counts against a tenant's limit on a GPU: a limit is one of its whole workload.
+
+    Without one, each process may have as much as the GPU.
+    """
+    on, share = tenant.gpus[gpu], tenant.share
+    is_limited = share.memory_limit_bytes is not None or share.memory_limit_part is not None
+    if not (is_limited and tenant.workload):
+        return on.allocated_bytes
+    return sum(o.allocated_bytes for t, o in ledger.on(gpu) if t.workload == tenant.workload)
 
 
 def refuse_beside_all(ledger: Ledger, gpu: int, tenant: Tenant) -> Refusal | None:
