@@ -20,6 +20,7 @@ from moiety.config.values import (
     Capacity,
     CleanMode,
     Count,
+    Deadline,
     Exempt,
     Factor,
     Folder,
@@ -93,11 +94,11 @@ class AgentSettings(Values):
     turn_min_s: Time = setting("the shortest turn", "100ms", arbiter=True)
     turn_factor: Factor = setting("turn length / hand-off time", "9", arbiter=True)
     quantum_s: Quantum = setting("length of every turn; 0: not fixed", "0", arbiter=True)
-    idle_min_s: Time = setting("a turn ends after this long without work", "20ms", arbiter=True)
-    idle_free_s: Time = setting("the same, if no data has to move", "1ms", arbiter=True)
+    idle_min_s: SomeTime = setting("a turn ends after this long without work", "20ms", arbiter=True)
+    idle_free_s: SomeTime = setting("the same, if no data has to move", "1ms", arbiter=True)
     link_bytes_per_s: Speed = setting("assumed speed of the link", "10GB", arbiter=True)
     allowance_bytes: Size = setting("allocated without asking; 0: none", "512MiB", arbiter=True)
-    revoke_deadline_s: Time = setting("report a drain that takes longer", "10s", arbiter=True)
+    revoke_deadline_s: Deadline = setting("report a drain that takes longer", "10s", arbiter=True)
     overdue: WhenOverdue = setting(
         "what is done then: report, fence or kill", "report", arbiter=True
     )

@@ -16,6 +16,7 @@ from moiety.model.share import Mode, Priority, check_quantum, parse_mode, parse_
 from moiety.model.units import (
     AllocationLimit,
     format_bytes,
+    format_duration,
     parse_bytes,
     parse_duration,
     parse_fraction,
@@ -41,6 +42,8 @@ _RESOURCE: Final = r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za
 NAME: Final = re.compile(r"@?[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}\$?")
 HOST: Final = r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*"
 """The pattern of a host name in small letters, without a port."""
+DEADLINE_MIN_S: Final = 0.01
+"""The shortest deadline: each drain would be reported as late, again and again, with a shorter."""
 OVERCOMMIT_MAX: Final = 100.0
 """The largest factor by which programs may ask for more than there is."""
 
@@ -213,6 +216,14 @@ def parse_some_time(text: str) -> float:
     raise InvalidDuration(text, "is no time at all")
 
 
+def parse_deadline(text: str) -> float:
+    """Seconds, not fewer than DEADLINE_MIN_S: a program needs some time for its answer."""
+    if (value := parse_duration(text)) >= DEADLINE_MIN_S:
+        return value
+    least = format_duration(DEADLINE_MIN_S)
+    raise InvalidDuration(text, f"is too short for an answer: {least} are the least")
+
+
 def parse_quantum(text: str) -> float:
     """Seconds, 0 for none of its own."""
     return check_quantum(value) if (value := parse_duration(text)) else value
@@ -289,6 +300,7 @@ SomeMemory = Annotated[AllocationLimit, ValueKind(parse_memory_limit, "SIZE")]
 Capacity = Annotated[int, ValueKind(parse_capacity, "SIZE")]
 Speed = Annotated[int, ValueKind(parse_speed, "SIZE")]
 Time = Annotated[float, ValueKind(parse_duration, "TIME")]
+Deadline = Annotated[float, ValueKind(parse_deadline, "TIME")]
 SomeTime = Annotated[float, ValueKind(parse_some_time, "TIME")]
 Quantum = Annotated[float, ValueKind(parse_quantum, "TIME")]
 Part = Annotated[float, ValueKind(parse_fraction, "PART")]

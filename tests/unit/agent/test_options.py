@@ -9,7 +9,7 @@ import pytest
 
 from moiety.agent.control import saved_settings
 from moiety.agent.control.client import arguments_from_environment
-from moiety.agent.control.options import FLAGS, Options, parse
+from moiety.agent.control.options import FLAGS, Options, changed_settings, parse
 from moiety.agent.system.paths import Directory
 from moiety.arbiter.settings import OverduePolicy, Settings
 from moiety.config.files import File
@@ -99,6 +99,27 @@ def test_every_flag_names_a_field() -> None:
 def test_nonsense_is_refused_with_a_sentence(arguments: list[str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse(arguments)
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "says"),
+    [
+        ("revoke_deadline_s", "0", "'0' is too short for an answer: 10 ms are the least"),
+        ("revoke_deadline_s", "9ms", "is too short for an answer"),
+        ("idle_min_s", "0", "is no time at all"),
+        ("idle_free_s", "0s", "is no time at all"),
+    ],
+)
+def test_a_time_in_which_no_program_can_answer_is_refused(field: str, text: str, says: str) -> None:
+    flag = next(str(flag.flag) for flag in FLAGS if flag.field == field)
+    with pytest.raises(ValueError, match=says):
+        parse([flag, text])
+    with pytest.raises(ValueError, match=says):
+        changed_settings(Settings(arena_bytes=0), {field: text})
+
+
+def test_the_shortest_deadline_is_one() -> None:
+    assert parse(["--revoke-deadline", "10ms"]).arbiter_settings().revoke_deadline_s == 0.01
 
 
 def test_arguments_of_the_environment_are_split_as_a_shell_does(
