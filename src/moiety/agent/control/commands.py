@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.agent.control import metrics, pool_promises, protocol, saved_settings
-from moiety.agent.control.configuration import Read, later
+from moiety.agent.control.configuration import LIVE, Read, later
 from moiety.agent.control.containers import ContainerShares
 from moiety.agent.control.conversation import Conversation
 from moiety.agent.control.creation import Creation
@@ -352,13 +352,7 @@ class ControlCommands:
                 raise
             raise BadArgument.of(error, "moiety config check") from None
         late = later(before, after)
-        self.options = dataclasses.replace(
-            before,
-            settings=after.settings,
-            filed=after.filed,
-            watch=after.watch,
-            visible=after.visible,
-        )
+        self.options = dataclasses.replace(before, **{name: getattr(after, name) for name in LIVE})
         self.settings.change(found)
         if self.reports.monitor and after.watch != before.watch:
             self.reports.monitor.change(after.watch)
