@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from moiety.agent.core.native_reader import Taken
-from moiety.agent.core.read_turns import PACKETS_A_TURN, UserTurn
+from moiety.agent.core.read_turns import PACKETS_A_TURN, WAITING_FDS_MAX, UserTurn
 from moiety.agent.system.event_loop import EventLoop, Timer
 from moiety.agent.system.peer_socket import PeerSocket
 from moiety.wire.layout import PIECES_MAX
@@ -213,7 +213,8 @@ class Connection:
             except OSError as error:
                 self._loop.call_soon(self._end, f"it cannot be written to: {error.strerror}")
                 return
-        if len(self._queue) >= QUEUE_MAX:
+        waiting = self._turn.waiting_fds + len(fds)
+        if len(self._queue) >= QUEUE_MAX or (fds and waiting > WAITING_FDS_MAX):
             self._loop.call_soon(self._end, "it does not read what it is sent")
             return
         if not self._queue:
@@ -221,6 +222,13 @@ class Connection:
             if self._thread is not None:
                 self._thread.disarm()  # no note may pass what is queued
         self._queue.append((packet, [os.dup(fd) for fd in fds]))
+        self._turn.waiting_fds = waiting
+
+    def _drop_first(self) -> None:
+        """Take the first packet off the queue, and close its descriptors."""
+        fds = self._queue.popleft()[1]
+        self._turn.waiting_fds -= len(fds)
+        self._sock.drop(fds)
 
     def send_last(self, packet: bytes) -> None:
         """Send a refusal and hang up."""
@@ -250,7 +258,7 @@ class Connection:
         if self._pause:
             self._pause.cancel()
         while self._queue:
-            self._sock.drop(self._queue.popleft()[1])
+            self._drop_first()
         self._sock.drop(self.take_fds())
         self._sock.close()
         if self.counters_fd >= 0:
@@ -357,7 +365,7 @@ class Connection:
             except OSError as error:
                 self._end(f"it cannot be written to: {error.strerror}")
                 return
-            self._sock.drop(self._queue.popleft()[1])
+            self._drop_first()
         self._loop.remove_writer(self._fd)
 
     def _send_now(self, packet: bytes, fds: Sequence[int]) -> None:

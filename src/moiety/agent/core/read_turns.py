@@ -19,6 +19,8 @@ PACKETS_A_TURN: Final = 64
 """Packets of one user that are read before those of others."""
 PACKETS_BEHIND: Final = 16
 """The same while some of this user's connections wait."""
+WAITING_FDS_MAX: Final = 1024
+"""Descriptors that may wait until one user's programs read: each is one of the agent's."""
 REST_S: Final = 0.005
 """Seconds after which a user has a whole turn again."""
 
@@ -30,6 +32,8 @@ class UserTurn:
         self._loop = loop
         self.left = PACKETS_A_TURN
         """Packets that may be read now."""
+        self.waiting_fds = 0
+        """Descriptors that its connections have not taken yet."""
         self._since_s = -math.inf
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_due = False
