@@ -176,6 +176,55 @@ def test_what_all_processes_of_a_user_export_is_bounded(monkeypatch: pytest.Monk
     assert not agent.exports._by_user
 
 
+def test_what_all_processes_of_a_user_have_open_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moiety.agent.shim.ipc_broker.USER_TOKENS_MAX", 2)
+    agent = Agent()
+    one, other, stranger = agent.join(), agent.join(), agent.join()
+    stranger.uid = stranger.account = 7
+
+    def hold(client: Any, number: int) -> None:
+        token = bytes([number]) * TOKEN_BYTES
+        held = ShareMessage(Type.IMPORT, 0, token, bytes=SIZE, flags=int(ShareFlag.HELD))
+        agent.exports.wanted(client, held)
+
+    hold(one, 1)
+    hold(other, 1)
+    for number in (1, 2):
+        with pytest.raises(ProtocolError, match="user's programs have more than 2 imports"):
+            hold(other, number)
+    hold(stranger, 3)
+    agent.exports.left(one)
+    hold(other, 2)
+    agent.exports.settled()
+    agent.exports.ended(other, ShareMessage(Type.UNSHARE, 0, bytes([1]) * TOKEN_BYTES))
+    hold(other, 4)
+    agent.exports.left(other)
+    agent.exports.left(stranger)
+    assert not agent.exports._open_by_user
+    assert not agent.exports._accounts
+
+
+def test_what_all_processes_of_a_user_ask_for_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moiety.agent.shim.ipc_broker.USER_REQUESTS_MAX", 2)
+    agent = Agent()
+    exporter, one, other = (agent.join(resumed=False) for _ in range(3))
+    agent.export(exporter)
+
+    def ask(client: Any, serial: int) -> None:
+        asked = ShareMessage(Type.IMPORT, serial, TOKEN, flags=int(ShareFlag.ASKED))
+        agent.exports.wanted(client, asked)
+
+    ask(one, 1)
+    ask(other, 1)
+    with pytest.raises(ProtocolError, match="more than 2 requests of this user's programs"):
+        ask(other, 2)
+    del agent.clients[one.number]
+    agent.exports.left(one)
+    ask(other, 2)
+    agent.exports.left(exporter)
+    assert not agent.exports._asking_by_user
+
+
 @pytest.mark.parametrize("ends", [False, True])
 def test_an_exporter_is_told_when_no_process_has_its_memory_open(ends: bool) -> None:
     agent = Agent()

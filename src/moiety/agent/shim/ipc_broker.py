@@ -26,7 +26,9 @@ from moiety.wire.messages import RefusedMessage, ShareMessage
 TOKENS_MAX: Final = 65536
 """Most exports of one process; a program exports a few hundred allocations."""
 USER_TOKENS_MAX: Final = 2 * TOKENS_MAX
-"""Exports of all processes of one user: some 50 MiB of the agent."""
+"""Exports of all processes of one user, and so for imports: some 50 MiB of the agent each."""
+USER_REQUESTS_MAX: Final = 16 * REQUESTS_MAX
+"""Open questions of all processes of one user."""
 
 
 @dataclass(slots=True, eq=False)
@@ -78,6 +80,12 @@ class IpcBroker:
         """By tenant: what it exports."""
         self._by_user: Counter[int] = Counter()
         """How many exports the processes of each user have."""
+        self._open_by_user: Counter[int] = Counter()
+        """How many imports, each of a process once."""
+        self._asking_by_user: Counter[int] = Counter()
+        """How many open questions."""
+        self._accounts: dict[int, int] = {}
+        """By tenant with imports: the user whose limits count it."""
         self._open: dict[int, dict[Export, None]] = {}
         """By tenant: what it has open from other processes."""
         self._held: dict[bytes, Export] = {}
@@ -167,29 +175,41 @@ class IpcBroker:
             return
         if len(self._asking.get(client.number, ())) >= REQUESTS_MAX:
             raise ProtocolError(f"more than {REQUESTS_MAX} requests wait for an answer")
+        if self._asking_by_user[client.account] >= USER_REQUESTS_MAX:
+            raise ProtocolError(
+                f"more than {USER_REQUESTS_MAX} requests of this user's programs wait for an answer"
+            )
+        self._must_be_few(client)
         serial = next(self._serials)
         relay = Relay(export, client, message.serial)
         self._relays[serial] = export.relays[serial] = relay
         self._asking.setdefault(client.number, set()).add(serial)
+        self._asking_by_user[client.account] += 1
         asked = ShareMessage(Type.EXPORT, serial, export.token, flags=int(ShareFlag.ASKED))
         exporter.connection.send(asked.encode())
 
     def _hold(self, client: Client, message: ShareMessage) -> None:
         if not client.resumed:
             raise ProtocolError("a new process cannot have memory of another open")
-        if len(self._open.get(client.number, ())) >= TOKENS_MAX:
-            raise ProtocolError(f"more than {TOKENS_MAX} imports")
+        self._must_be_few(client)
         export = self._by_token.get(message.token)
         if export is None:
             unclaimed = Export(message.token, message.gpu, message.bytes, None)
             export = self._held.setdefault(message.token, unclaimed)
-        self._opens(export, client.number)
+        self._opens(export, client)
         if export.exporter:
             self._tell(export.exporter, client)
         elif self._recovery.is_settled and export.payer is None:  # the exporter is gone for good
             self._held.pop(message.token, None)
             self._by_token[message.token] = export
             self._charge(export)
+
+    def _must_be_few(self, client: Client) -> None:
+        """Raise ProtocolError for a process that may import no more, by itself or by its user."""
+        if len(self._open.get(client.number, ())) >= TOKENS_MAX:
+            raise ProtocolError(f"more than {TOKENS_MAX} imports")
+        if self._open_by_user[client.account] >= USER_TOKENS_MAX:
+            raise ProtocolError(f"this user's programs have more than {USER_TOKENS_MAX} imports")
 
     def _pass_on(self, client: Client, message: ShareMessage) -> None:
         fds = client.connection.take_fds()
@@ -226,19 +246,31 @@ class IpcBroker:
         """Drop the relay of an importer that waits no more."""
         relay = self._relays.pop(serial)
         del relay.export.relays[serial]
+        _count_down(self._asking_by_user, relay.importer.account)
         asking = self._asking[relay.importer.number]
         asking.discard(serial)
         if not asking:
             del self._asking[relay.importer.number]
         return relay
 
-    def _opens(self, export: Export, number: int) -> None:
+    def _opens(self, export: Export, client: Client) -> None:
+        number = client.number
+        if number not in export.importers:
+            self._accounts[number] = client.account
+            self._open_by_user[client.account] += 1
         export.importers[number] = export.importers.get(number, 0) + 1
         self._open.setdefault(number, {})[export] = None
 
+    def _closes(self, export: Export, number: int) -> None:
+        """Strike an export from what a process has open."""
+        _strike(self._open, number, export)
+        _count_down(self._open_by_user, self._accounts[number])
+        if number not in self._open:
+            del self._accounts[number]
+
     def _opened(self, relay: Relay) -> None:
         export, importer = relay.export, relay.importer
-        self._opens(export, importer.number)
+        self._opens(export, importer)
         if export.exporter is not None:
             self._runtime.log.info(
                 "imported", client=str(importer), of=str(export.exporter), bytes=export.bytes
@@ -259,8 +291,7 @@ class IpcBroker:
         """Let no process open an export any more; charge an importer if the memory is `gone`."""
         if export.exporter is not None:
             _strike(self._own, export.exporter.number, export)
-            self._by_user[export.exporter.account] -= 1
-            self._by_user += Counter()  # drops users without any
+            _count_down(self._by_user, export.exporter.account)
         export.exporter = None
         for serial in list(export.relays):
             relay = self._forget(serial)
@@ -270,7 +301,7 @@ class IpcBroker:
         else:
             del self._by_token[export.token]
             for number in export.importers:
-                _strike(self._open, number, export)
+                self._closes(export, number)
 
     def _charge(self, export: Export) -> None:
         export.payer = next(iter(export.importers))
@@ -278,7 +309,7 @@ class IpcBroker:
 
     def _close(self, export: Export, number: int) -> None:
         del export.importers[number]
-        _strike(self._open, number, export)
+        self._closes(export, number)
         if export.exporter is not None:
             return
         if export.payer == number:
@@ -301,13 +332,20 @@ class IpcBroker:
                 self._unused(export)
             else:  # no exporter has claimed it yet
                 del export.importers[client.number]
-                _strike(self._open, client.number, export)
+                self._closes(export, client.number)
                 if not export.importers:
                     self._held.pop(export.token, None)
         for export in list(self._own.get(client.number, ())):
             self._give_up(export, gone=True)
         for serial in list(self._asking.get(client.number, ())):
             self._unused(self._forget(serial).export)
+
+
+def _count_down(counts: Counter[int], account: int) -> None:
+    """Count one less of a user, and drop a user without any."""
+    counts[account] -= 1
+    if not counts[account]:
+        del counts[account]
 
 
 def _strike(known: dict[int, dict[Export, None]], number: int, export: Export) -> None:
