@@ -91,6 +91,38 @@ def test_a_limit_holds_however_often_a_share_changes(changed: Share) -> None:
     assert received_s / 20 <= 0.31
 
 
+@pytest.mark.parametrize("limit", [0.1, 0.5])
+@pytest.mark.parametrize("rest_s", [0.02, 0.1])
+def test_a_limit_holds_for_one_process_after_another_of_a_workload(
+    limit: float, rest_s: float
+) -> None:
+    backlog = Backlog([])
+    received_s = 0.0
+    for number in range(1, 200):
+        backlog.run(rest_s)
+        backlog.add(number, Share(gpu_limit=limit), workload="w")
+        received_s += 0.25 * limit * sum(backlog.over(0.25 * limit))
+        backlog.end(number)
+    assert received_s / backlog.now_s <= limit * 1.03
+
+
+def test_what_a_workload_owes_is_no_other_workloads_and_is_forgotten() -> None:
+    share = Share(gpu_limit=0.1)
+    backlog = Backlog([])
+    backlog.add(1, share, workload="w")
+    backlog.run(0.03)  # all that it may have at once
+    backlog.end(1)
+    for number, workload, rest_s, part in (
+        (2, "other", 0.0, 1.0),
+        (3, "w", 0.0, 0.0),
+        (4, "w", 1.0, 1.0),
+    ):
+        backlog.run(rest_s)
+        backlog.add(number, share, workload=workload)
+        assert sum(backlog.over(0.01)) == pytest.approx(part, abs=0.2), number
+        backlog.end(number)
+
+
 @pytest.mark.parametrize("bytes_each", [FITS, FITS_NOT])
 def test_a_limit_holds_beside_others_and_what_it_leaves_is_used(bytes_each: int) -> None:
     card = DividedCard([Share(gpu=0.3, gpu_limit=0.3), Share()], bytes_each=bytes_each)

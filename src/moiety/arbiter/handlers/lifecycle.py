@@ -112,6 +112,7 @@ def _leave(context: Context, number: int) -> None:
         context.credit.forget(tenant.gpus.values())
         gangs.leave(context.ledger, tenant)
         context.ledger.end_stay(tenant, tuple(tenant.gpus), tenant.state)
+        context.fair_share.leave(tenant)
         context.ledger.remove(tenant)
 
 

@@ -52,6 +52,7 @@ class FairShare:
         self._groups = Groups()
         """For each class whose parts are not equal: who sits out together."""
         self._lags = Lags()
+        self._owed = time_limits.Owed()
         self.is_weighed = False
         """Whether tenants with different parts take turns (owners.py)."""
         self.crowded: set[int] = set()
@@ -297,8 +298,14 @@ class FairShare:
         if tenant.gang is not None:
             level(tenant.gang)
         time_limits.begin(self._quantum, tenant, was_limited=was_limited)
+        if not was_limited:
+            self._owed.pay(tenant, self._now_s)
         self._ledger.members_changed = True
         self._ledger.touch(tenant)
+
+    def leave(self, tenant: Tenant) -> None:
+        """Note what a tenant that is about to be forgotten used of its limit."""
+        self._owed.leave(self._quantum, tenant, self._now_s)
 
     def paused_until_s(self, tenant: Tenant) -> float:
         """When a tenant whose limit is used up may go on."""

@@ -41,6 +41,43 @@ def begin(quantum: Quantum, tenant: Tenant, *, was_limited: bool) -> None:
         usage.budget_s, usage.paused = 0.0, False
 
 
+class Owed:
+    """What processes of a workload that have left used of their limits, so that the next one pays.
+
+    Else a workload would have its limit anew with each process that it starts.
+    """
+
+    def __init__(self) -> None:
+        self._owed: dict[str, tuple[float, float, float]] = {}
+        """By workload: GPU time, when that was so, and the limit by which it becomes less."""
+
+    def leave(self, quantum: Quantum, tenant: Tenant, now_s: float) -> None:
+        """Note what a tenant that leaves its workload has used of its budget."""
+        if tenant.share.gpu_limit >= 1 or not tenant.workload:
+            return
+        owed_s = self._take(tenant.workload, now_s)
+        owed_s += max(0.0, burst_s(quantum, tenant) - tenant.usage.budget_s)
+        for workload in [each for each in self._owed if not self._left_s(each, now_s)]:
+            del self._owed[workload]
+        if owed_s > EXACT_S:
+            self._owed[tenant.workload] = owed_s, now_s, tenant.share.gpu_limit
+
+    def pay(self, tenant: Tenant, now_s: float) -> None:
+        """Have a tenant that comes to a workload pay what is owed there."""
+        if tenant.share.gpu_limit < 1:
+            tenant.usage.budget_s -= self._take(tenant.workload, now_s)
+            tenant.usage.paused = tenant.usage.budget_s <= EXACT_S
+
+    def _left_s(self, workload: str, now_s: float) -> float:
+        owed_s, since_s, limit = self._owed.get(workload, (0.0, now_s, 0.0))
+        return max(0.0, owed_s - limit * (now_s - since_s))
+
+    def _take(self, workload: str, now_s: float) -> float:
+        left_s = self._left_s(workload, now_s)
+        self._owed.pop(workload, None)
+        return left_s
+
+
 def charge(quantum: Quantum, tenant: Tenant, elapsed_s: float) -> None:
     """Charge the time since the last step; a tenant that waits keeps its unused time for a while.
 
