@@ -178,7 +178,7 @@ def test_what_was_set_outlives_the_agent(cli: Cli, agent: AgentProcess) -> None:
     assert [found[name] for name in changed] == [0.1, 0, 9, "report"]
 
 
-@pytest.mark.parametrize("damaged", [b"", b"{", b'{"settings": {"turn_min_s": "soon"}}', b"[1]"])
+@pytest.mark.parametrize("damaged", [b"", b"{", b'{"settings": {"turn_min_s": 1}}', b"[1]"])
 def test_settings_that_are_damaged_are_set_aside(agent: AgentProcess, damaged: bytes) -> None:
     agent.kill()
     agent.directory.settings.write_bytes(damaged)

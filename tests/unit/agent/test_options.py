@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import CapturingLogger
 
 from moiety.agent.control import saved_settings
 from moiety.agent.control.client import arguments_from_environment
@@ -174,3 +175,27 @@ def test_what_was_set_live_counts_for_more_than_an_older_file(tmp_path: Path) ->
     assert saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings != {}
     saved_settings.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=True)
     assert saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}
+
+
+def test_a_setting_that_another_version_took_does_not_cost_the_others(tmp_path: Path) -> None:
+    directory, log = Directory(tmp_path), CapturingLogger()
+    was_set = {"turn_min_s": "9s", "revoke_deadline_s": "0", "of_another_version": "1"}
+    kept = saved_settings.SavedSettings(was_set, drained=["GPU-1"])
+    saved_settings.write(directory, kept, Options())
+    found = saved_settings.read(directory, Options(), log)
+    assert (found.settings, found.drained) == ({"turn_min_s": "9s"}, ["GPU-1"])
+    told = [(call.method_name, call.args, call.kwargs["field"]) for call in log.calls]
+    assert told == [
+        ("warning", ("setting_refused",), "revoke_deadline_s"),
+        ("warning", ("setting_refused",), "of_another_version"),
+    ]
+    assert directory.settings.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"settings": 5}', '{"unknown": 1}'])
+def test_settings_that_make_no_sense_are_set_aside(tmp_path: Path, content: str) -> None:
+    directory, log = Directory(tmp_path), CapturingLogger()
+    directory.settings.write_text(content)
+    assert saved_settings.read(directory, Options(), log) == saved_settings.SavedSettings()
+    assert [call.args for call in log.calls] == [("settings_invalid",)]
+    assert Path(f"{directory.settings}.damaged").read_text() == content

@@ -63,20 +63,34 @@ def read(directory: Directory, options: Options, log: Any) -> SavedSettings:
     """The changes made to earlier agents, less what the command line and files say anew.
 
     A file that cannot be understood is set aside, and the log says so: an agent with the defaults
-    is better than none.
+    is better than none. Of settings that another version took, those that this one refuses are
+    left out.
     """
     path = directory.settings
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=SavedSettings)
-        kept.over(Settings(arena_bytes=0))
     except FileNotFoundError:
         return SavedSettings()
     except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
         log.warning("settings_invalid", problem=str(error), set_aside=_set_aside(path))
         return SavedSettings()
+    kept = msgspec.structs.replace(kept, settings=_accepted(kept.settings, log))
     newer = {f for f, value in options.settings.items() if kept.beside.get(f) != value}
     named = {field: text for field, text in kept.settings.items() if field not in newer}
     return msgspec.structs.replace(kept, settings=named)
+
+
+def _accepted(settings: dict[str, str], log: Any) -> dict[str, str]:
+    """Those of these settings that this version takes."""
+    found = {}
+    for field, text in settings.items():
+        try:
+            changed_settings(Settings(arena_bytes=0), {field: text})
+        except ValueError as error:
+            log.warning("setting_refused", field=field, problem=str(error))
+        else:
+            found[field] = text
+    return found
 
 
 def _set_aside(path: Path) -> str:
