@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,9 @@ from moiety.agent.system import container_files, permissions, processes
 from moiety.agent.system.paths import Directory
 from moiety.agent.system.peer_socket import PeerSocket
 from moiety.model.errors import BadRequest, MoietyError, NotAllowed, SystemRefusal, TooMany
+
+LISTS: Final = (protocol.Ps, protocol.Status, protocol.GpusRequest, protocol.Containers)
+"""Requests whose answer looks at each program."""
 
 
 @dataclass(slots=True)
@@ -119,15 +123,21 @@ class ControlServer:
         conversation = Conversation(reader, writer)
         patience_s = RateLimits.GREETING_S
         while line := await asyncio.wait_for(reader.readline(), patience_s):
-            if not is_admin(peer):
-                now_s = self.runtime.now()
-                await asyncio.sleep(self.limits.requests.spend(peer.uid, now_s))
             answer = await self._answer_line(line, peer, greeted, conversation)
             greeted = greeted or isinstance(answer, protocol.Here)
             await conversation.tell(answer)
             if not greeted:
                 return
             patience_s = RateLimits.SILENCE_S
+
+    async def _pace(self, peer: processes.Peer, request: protocol.ControlRequest | None) -> None:
+        """Wait until a user may have this answered: a list of all programs counts by its length."""
+        if not is_admin(peer):
+            amount = 1.0
+            if isinstance(request, LISTS):
+                amount += len(self.commands.clients.by_number) / RateLimits.ROWS_A_REQUEST
+            wait_s = self.limits.requests.spend(peer.uid, self.runtime.now(), amount)
+            await asyncio.sleep(wait_s)
 
     async def _answer_line(
         self, line: bytes, peer: processes.Peer, greeted: bool, conversation: Conversation
@@ -136,7 +146,9 @@ class ControlServer:
             try:
                 request = protocol.decode_request(line)
             except msgspec.MsgspecError as error:
+                await self._pace(peer, None)
                 raise BadRequest(problem=str(error)) from None
+            await self._pace(peer, request)
             if not greeted and not isinstance(request, protocol.HelloRequest):
                 raise BadRequest(problem="the first line must be a greeting")
             try:

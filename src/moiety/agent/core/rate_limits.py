@@ -145,6 +145,8 @@ class RateLimits:
     """Seconds after which a connection without a greeting is closed."""
     SILENCE_S: Final = 300.0
     """The same for a command that has greeted."""
+    ROWS_A_REQUEST: Final = 8
+    """Programs in a list that take the agent as long as one more request."""
 
     def __init__(
         self,
