@@ -9,10 +9,11 @@ import pytest
 
 from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
+from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings, WhenFull
 from tests.support.arbiter_days import first_half, overcommitted_day
 from tests.support.arbiter_rules import Anything
-from tests.support.simulated_node import SimulatedNode
+from tests.support.simulated_node import SimulatedNode, handle
 from tests.support.simulated_tenants import SimulatedTenant
 
 T = TypeVar("T")
@@ -258,3 +259,37 @@ def test_many_overcommitted_days(first: int) -> None:
         short += len(said(day.node, do.HostShort))
         day.teardown()
     assert short, "the host always had room"
+
+
+def test_a_context_that_is_refused_leaves_nothing_behind() -> None:
+    specs = [GpuSpec(gpu, total_bytes=120, capacity_bytes=100) for gpu in (0, 1)]
+    arbiter = Arbiter(specs, Settings(arena_bytes=0, overcommit=2.0))
+    first, last, comes = 1, 2, 3
+
+    def say(now_s: float, event: ev.Event) -> list[do.Instruction]:
+        told = handle(arbiter, now_s, event)
+        arbiter.check()
+        return told
+
+    for number, gpu, size in ((first, 0, 60), (last, 0, 40), (comes, 1, 10)):
+        say(1.0, ev.Hello(number))
+        say(1.0, ev.Attach(number, gpu, 1, 0, 100))
+        say(1.0, ev.LeaseRequest(number))
+        assert do.Admitted(number, gpu, 2) in say(1.0, ev.AllocRequest(number, gpu, 2, size))
+    # All of GPU 0 is data that the host has no room for, and a context would take some of it.
+    assert do.Revoke(first, 1) in say(2.0, ev.Attach(comes, 0, 3, 30, 100))
+    say(2.0, ev.LeaseRequest(first))
+    assert do.Revoke(last, 1) in say(2.0, ev.Drained(first, 1, 0, 60))
+    say(2.0, ev.LeaseRequest(last))
+    assert say(2.0, ev.Drained(last, 1, 0, 40)) == [do.ContentQuery(last, 0)]
+    say(2.0, ev.DriverOom(comes, 0, 4, 1, 0))
+    told = say(2.0, ev.ContentReply(last, 0, 0, 0))
+    refused = [each for each in told if isinstance(each, do.Refused)]
+    assert {(each.tenant, each.gpu, each.serial) for each in refused} == {
+        (comes, 0, 3),
+        (comes, 0, 4),
+    }
+    assert [list(view.gpus) for view in arbiter.tenants()] == [[0], [0], [1]]
+    granted = [each for _ in range(5) for each in say(arbiter.deadline_s or 9.0, ev.Tick())]
+    assert do.Grant(last, 2) in granted
+    assert do.Admitted(comes, 0, 5) in say(9.0, ev.Attach(comes, 0, 5, 20, 100))

@@ -128,16 +128,31 @@ def _refuse_context(round_: Round, tenant: Tenant, gpus: set[int], text: str) ->
         balance = round_.balances[request.gpu]
         if not request.is_context or request.gpu not in gpus or balance.free_bytes >= 0:
             continue
+        if not request.is_need and not tenant.gpus[request.gpu].allocated_bytes:
+            _detach(round_, tenant, request.gpu, text)
+            return True
         tenant.requests.remove(request)
         if request.is_need:
             forget(round_.ledger, tenant)
-        elif not tenant.gpus[request.gpu].allocated_bytes:
-            round_.ledger.end_stay(tenant, (request.gpu,), tenant.state)
-            round_.credit.forget([round_.ledger.detach(tenant, request.gpu)])
-            round_.ledger.members_changed = True
         _answer_no(round_, tenant, request, text)
         return True
     return False
+
+
+def _detach(round_: Round, tenant: Tenant, gpu: int, text: str) -> None:
+    """Refuse a context with all that was requested on its GPU: the tenant is not there."""
+    ledger = round_.ledger
+    for request in [request for request in tenant.requests if request.gpu == gpu]:
+        tenant.requests.remove(request)
+        if request.is_need:
+            forget(ledger, tenant)
+        _answer_no(round_, tenant, request, text)
+    ledger.end_stay(tenant, (gpu,), tenant.state)
+    round_.credit.forget([ledger.detach(tenant, gpu)])
+    tenant.memory.counted.pop(gpu, None)
+    tenant.memory.hearsay.discard(gpu)
+    ledger.members_changed = True
+    round_.fair_share.refresh()  # the rest of the round, and the next charge, go by who is there
 
 
 def _answer_no(round_: Round, tenant: Tenant, request: Request, text: str) -> None:
