@@ -58,7 +58,8 @@ def _command(command: click.Command, path: list[str]) -> Iterator[str]:
             if isinstance(parameter, click.Option) and record is not None:
                 yield from _item(*record)
         for line, why in EXAMPLES.get(path[1], ()) if len(path) == 2 else ():
-            yield from (".PP", escaped(f"For example, {why}:"), ".RS", escaped(line), ".RE")
+            said = f"For example, {why}:" if why else "For example:"
+            yield from (".PP", escaped(said), ".RS", escaped(line), ".RE")
         if isinstance(command, click.Group):
             for name in command.list_commands(context):
                 below = command.get_command(context, name)

@@ -67,8 +67,13 @@ def _option(parameter: click.Parameter, context: click.Context) -> tuple[str, st
 
 
 def _markdown(text: str) -> str:
-    """A help text: paragraphs, where click's mark for lines that stay is dropped."""
-    return escaped(text.replace("\b\n", "")) + "\n"
+    """A help text: paragraphs; lines after click's mark for those that stay are a block."""
+    parts = []
+    for paragraph in text.split("\n\n"):
+        stays = paragraph.startswith("\b\n")
+        lines = paragraph.removeprefix("\b\n")
+        parts.append(f"```text\n{lines}\n```" if stays else escaped(lines))
+    return "\n\n".join(parts) + "\n"
 
 
 def escaped(text: str) -> str:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -22,19 +22,19 @@ from moiety.model import errors
 
 ARGUMENTS = "MOIETY_AGENT_ARGS"
 NAMED_SECTIONS = ("users", "groups")
+HELP: Final = """Show what is set, and where; check a file of settings.
+
+\b
+Settings stand, what comes first counting for most,
+  on the command line      moiety run --gpu 0.5
+  in the environment       MOIETY_RUN_GPU=0.5
+  in your file             $XDG_CONFIG_HOME/moiety/config.toml (~/.config/moiety/config.toml)
+  in the system's file     /etc/moiety/config.toml"""
 
 
-@click.group()
+@click.group(help=HELP)
 def config() -> None:
-    r"""Show what is set, and where; check a file of settings.
-
-    \b
-    Settings stand, what comes first counting for most,
-      on the command line      moiety run --gpu 0.5
-      in the environment       MOIETY_RUN_GPU=0.5
-      in your file             $XDG_CONFIG_HOME/moiety/config.toml (~/.config/moiety/config.toml)
-      in the system's file     /etc/moiety/config.toml
-    """
+    """Show what is set, and where; check a file of settings."""
 
 
 @config.command()

@@ -34,3 +34,9 @@ def test_every_number_of_a_card_has_its_source_on_the_page_about_them() -> None:
         shown = re.findall(r"\d+", line.removeprefix(f"| {row} "))[: len(models())]
         text = (ROOT / "native/simgpu/shared/cards.c").read_text()
         assert shown == re.findall(rf"\.{field} = (\d+)", text), row
+
+
+def test_the_places_of_settings_are_shown_as_a_list() -> None:
+    said = CliRunner().invoke(moiety, ["config", "--help"]).output
+    assert "\n    in the environment       MOIETY_RUN_GPU=0.5\n" in said
+    assert "\\b" not in said

@@ -28,6 +28,17 @@ def test_nothing_in_a_text_is_taken_for_a_macro() -> None:
     assert quoted('say "yes"') == '"say ""yes"""'
 
 
+def test_lists_in_a_help_text_keep_their_lines() -> None:
+    shown = r"  in the environment       MOIETY_RUN_GPU=0.5"
+    assert f"\n{shown}\n" in page()
+    assert r"\eb" not in page(), "click's mark is one character, not a backslash and a letter"
+
+
+def test_examples_without_a_reason_have_no_comma() -> None:
+    assert "For example, :" not in page()
+    assert ".PP\nFor example:\n.RS\nmoiety version\n.RE\n" in page()
+
+
 def test_man_reads_it_without_a_complaint() -> None:
     if shutil.which("groff") is None:
         pytest.skip("groff is not installed")

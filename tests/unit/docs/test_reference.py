@@ -24,6 +24,12 @@ def test_every_command_is_there_with_its_options() -> None:
     assert "moiety container hook" not in text, "what only runtimes call is not for people"
 
 
+def test_lists_in_a_help_text_are_blocks() -> None:
+    lines = "  in the environment       MOIETY_RUN_GPU=0.5\n"
+    _, _, after = reference.commands().partition("\n```text\nSettings stand, ")
+    assert lines in after.partition("```")[0]
+
+
 def test_every_exit_code_is_there_once() -> None:
     codes = [int(line.split("|")[1]) for line in reference.exit_codes().splitlines()[2:]]
     assert codes == sorted(ExitCode)
