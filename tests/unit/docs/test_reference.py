@@ -10,6 +10,7 @@ from tools.site import build, reference
 
 from moiety.cli.main import COMMANDS
 from moiety.model.errors import ExitCode
+from moiety.pool.model.states import ENDS, FOLLOWS, WorkState
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 LINK = re.compile(r"\]\((?!https?:|#)([^)#\s]+)[^)]*\)")
@@ -33,6 +34,16 @@ def test_lists_in_a_help_text_are_blocks() -> None:
 def test_every_exit_code_is_there_once() -> None:
     codes = [int(line.split("|")[1]) for line in reference.exit_codes().splitlines()[2:]]
     assert codes == sorted(ExitCode)
+
+
+def test_every_state_of_the_pool_is_there_with_those_that_follow() -> None:
+    section = (DOCS / "reference-pool.md").read_text().partition("## States")[2].partition("## ")[0]
+    rows = [line.split("|")[1:4] for line in section.splitlines() if line.startswith("| `")]
+    assert [row[0].strip(" `") for row in rows] == [str(state) for state in WorkState]
+    for state, (_, _, after) in zip(WorkState, rows, strict=True):
+        named = {WorkState(name) for name in re.findall("`([^`]+)`", after)}
+        ends = ENDS if "an end" in after else frozenset()
+        assert named | ends == FOLLOWS.get(state, frozenset()), state
 
 
 def test_pages_that_no_list_names_are_found() -> None:
