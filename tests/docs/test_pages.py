@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import re
 from pathlib import Path
 
 import pytest
 
+from moiety.config.files import read
+from moiety.config.load import problems
+from moiety.config.places import Kind
 from moiety.testing.waiting import until
 from tests.docs.pages import ROOT, Command, all_pages, blocks, missing
 from tests.docs.session import Session
@@ -19,7 +23,12 @@ TYPED = [
     for page in PAGES
     if any(b.language == "console" and "not run" not in b.special for b in blocks(page))
 ]
-
+SET = [
+    page
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    if any(b.language in ("toml", "ini") for b in blocks(page))
+]
+"""Pages with files of settings."""
 
 LOOKS = re.compile(r"moiety (queue|ps|status|explain)\b[^|;&]*")
 """Commands that show what is so now: what was begun before may take a moment."""
@@ -66,6 +75,21 @@ def test_commands_are_marked_as_such(page: Path) -> None:
         if block.language == "console":
             assert block.commands(), f"{page.name}:{block.line}: no line begins with `$ `"
             assert block.content[0].startswith("$ "), f"{page.name}:{block.line}"
+
+
+@pytest.mark.parametrize("page", SET, ids=lambda page: page.stem)
+def test_settings_on_a_page_can_be_read(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grp, "getgrnam", lambda _: grp.getgrgid(0))  # each group is there
+    for block in blocks(page):
+        assert block.language != "ini", f"{page.name}:{block.line}: files of settings are TOML"
+        if block.language == "toml":
+            file = tmp_path / f"line-{block.line}.toml"
+            file.write_text("\n".join(block.content) + "\n")
+            found = read(file, Kind.NAMED)
+            assert found is not None
+            assert [problem.what for problem in problems(found)] == []
 
 
 def test_a_page_that_shows_what_is_not_printed_is_found() -> None:
