@@ -33,3 +33,25 @@ def test_the_list_comes_again_after_a_change(make_pool: MakePool) -> None:
         assert "the pool" in err
     finally:
         kill(watching)
+
+
+def test_it_ends_without_a_word_when_its_reader_goes_away(make_pool: MakePool) -> None:
+    pool = make_pool("2xA100-80:memory=96MiB")
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "moiety", "queue", "--watch"],
+        env=pool.node.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert watching.stdout.readline().startswith("ID")
+        watching.stdout.close()
+        pool.submit("true", hold=True)
+        assert watching.wait(60) == 1, "as `moiety queue | head -1`"
+        with watching.stderr as errors:
+            assert errors.read() == "", "the pool did answer"
+    finally:
+        kill(watching)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 import sys
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Final
 
 import click
@@ -39,16 +39,24 @@ def follow(paths: PoolPaths, show: Callable[[], None]) -> None:
 def until_changed(paths: PoolPaths, show: Callable[[], None]) -> None:
     """Show the list once, and wait until the pool tells that something has changed since."""
     with closing(UnixConnection(paths)) as connection:
-        try:
+        with _answering():
             connection.request("GET", f"/{API_VERSION}/events")
             answer = connection.getresponse()
             if answer.status != http.client.OK:
                 raise PoolSilent(f"it answered {answer.status} to a watcher")
             answer.readline()  # from here on, no change is missed
-            show()
+        show()  # what fails here is not the pool: a pipe that was closed, say
+        with _answering():
             while line := answer.readline():
                 if line.rstrip() in CHANGED:
                     return
-        except (OSError, http.client.HTTPException) as error:
-            raise PoolSilent(str(error) or "it closed the connection") from None
         raise PoolSilent("it has ended")
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Raise PoolSilent where the connection to the pool fails."""
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        raise PoolSilent(str(error) or "it closed the connection") from None
