@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from moiety.cli.output import emit_json, output_option
 from moiety.cli.pool_arrays import outcome_line
+from moiety.cli.several import each
 from moiety.model.errors import BadArgument
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
@@ -30,9 +33,15 @@ def cancel(targets: tuple[str, ...], project: str, output: str) -> None:
         page = pool.get("/workloads", WorkPage, project=project, after=after, limit=PAGE_MAX)
         wanted += [str(row.id) for row in page.rows]
         after = page.after
-    rows = [pool.post(of(target, "cancel"), WorkRow) for target in wanted]
+
+    def show(target: str, row: WorkRow) -> None:
+        click.echo(outcome_line(pool, target, row))
+
+    rows, code = each(
+        wanted,
+        lambda target: pool.post(of(target, "cancel"), WorkRow),
+        None if output == "json" else show,
+    )
     if output == "json":
         emit_json(rows)
-        return
-    for target, row in zip(wanted, rows, strict=True):
-        click.echo(outcome_line(pool, target, row))
+    sys.exit(code)

@@ -218,10 +218,15 @@ def typed(words: Sequence[str], command: click.Command | None = None, name: str 
 
 def end(error: MoietyError) -> NoReturn:
     """Say what happened and what to try, and exit with its code; with MOIETY_DEBUG=1 raise it."""
+    say(error)
+    sys.exit(error.exit_code)
+
+
+def say(error: MoietyError) -> None:
+    """Say what happened and what to try; with MOIETY_DEBUG=1 raise it."""
     if os.environ.get("MOIETY_DEBUG") == "1":
         raise error
     click.echo(as_json(error) if is_for_a_script() else error.render(), err=True)
-    sys.exit(error.exit_code)
 
 
 def refuse(error: click.ClickException) -> NoReturn:

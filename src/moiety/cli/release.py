@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from moiety.cli.output import emit_json, output_option
 from moiety.cli.pool_arrays import outcome_line
+from moiety.cli.several import each
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
 from moiety.pool.model.records import WorkRow
@@ -17,9 +20,15 @@ from moiety.pool.model.records import WorkRow
 def release(targets: tuple[str, ...], output: str) -> None:
     """Let a held workload start."""
     pool = PoolClient()
-    rows = [pool.post(of(target, "release"), WorkRow) for target in targets]
+
+    def show(target: str, row: WorkRow) -> None:
+        click.echo(outcome_line(pool, target, row))
+
+    rows, code = each(
+        targets,
+        lambda target: pool.post(of(target, "release"), WorkRow),
+        None if output == "json" else show,
+    )
     if output == "json":
         emit_json(rows)
-        return
-    for target, row in zip(targets, rows, strict=True):
-        click.echo(outcome_line(pool, target, row))
+    sys.exit(code)

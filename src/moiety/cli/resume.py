@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from moiety.agent.control import protocol
@@ -10,6 +12,7 @@ from moiety.agent.system.paths import find
 from moiety.cli import pool_suspend
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option
+from moiety.cli.several import each
 from moiety.cli.suspend import must_suspend
 from moiety.pool.model.records import WorkRow
 
@@ -29,16 +32,18 @@ def resume(targets: tuple[str, ...], output: str) -> None:
     It is refused while others have what the program's share was promised. A workload of the pool
     goes on as soon as its own GPUs have room for it.
     """
-    done = [_resume(target) for target in targets]
+    done, code = each(targets, _resume, None if output == "json" else _show)
     if output == "json":
         emit_json(done)
+    sys.exit(code)
+
+
+def _show(_: str, done: WorkRow | protocol.WorkloadResumed) -> None:
+    if isinstance(done, WorkRow):
+        pool_suspend.show(done)
         return
-    for each in done:
-        if isinstance(each, WorkRow):
-            pool_suspend.show(each)
-            continue
-        who = f"{each.program} (pid {each.pid})" if each.pid else each.program
-        click.echo(f"{who} {'goes on' if each.was_suspended else 'was not suspended'}")
+    who = f"{done.program} (pid {done.pid})" if done.pid else done.program
+    click.echo(f"{who} {'goes on' if done.was_suspended else 'was not suspended'}")
 
 
 def _resume(target: str) -> WorkRow | protocol.WorkloadResumed:

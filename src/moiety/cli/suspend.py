@@ -13,6 +13,7 @@ from moiety.agent.system.paths import find
 from moiety.cli import pool_suspend
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import Duration, emit_json, output_option
+from moiety.cli.several import each
 from moiety.model.errors import AgentVersion
 from moiety.model.format import format_bytes
 from moiety.pool.model.records import WorkRow
@@ -51,16 +52,19 @@ def suspend(targets: tuple[str, ...], timeout: float, output: str) -> None:
     stopped, too, once their memory has left, and their time limit stands still.
     """
     end_s = time.monotonic() + timeout
-    done = [_suspend(target, end_s) for target in targets]
+
+    def show(_: str, done: WorkRow | protocol.WorkloadSuspended) -> None:
+        if isinstance(done, WorkRow):
+            pool_suspend.show(done)
+        else:
+            _show(done)
+
+    found, code = each(
+        targets, lambda target: _suspend(target, end_s), None if output == "json" else show
+    )
     if output == "json":
-        emit_json(done)
-    else:
-        for each in done:
-            if isinstance(each, WorkRow):
-                pool_suspend.show(each)
-            else:
-                _show(each)
-    sys.exit(0 if all(map(_is_over, done)) else 75)
+        emit_json(found)
+    sys.exit(code or (0 if all(map(_is_over, found)) else 75))
 
 
 def _suspend(target: str, end_s: float) -> WorkRow | protocol.WorkloadSuspended:
