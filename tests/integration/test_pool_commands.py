@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,27 @@ def test_a_file_has_options_and_the_command(pool: PoolNode, tmp_path: Path) -> N
         refused = moiety(pool, "submit", "-f", str(file), folder=tmp_path)
         assert (refused.returncode, said in refused.stderr) == (65, True), refused.stderr
     missing = moiety(pool, "submit", "-f", "none.yaml", folder=tmp_path)
-    assert (missing.returncode, "cannot be read" in missing.stderr) == (65, True)
+    assert missing.returncode == 65
+    assert "none.yaml: it cannot be read: No such file or directory\n" in missing.stderr
+
+
+def test_values_in_a_file_mean_what_they_mean_on_the_command_line(
+    pool: PoolNode, tmp_path: Path
+) -> None:
+    file = tmp_path / "w.yaml"
+    file.write_text(
+        "begin: 16:30\nname: 007\nhold: yes\nrequeue: true\nkill-invalid: false\n"
+        "command: [echo, yes, 1.10, 007, 12:30, ~]\n"
+    )
+    done = moiety(pool, "submit", "-f", str(file), folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    row = pool.row(1)
+    assert time.strftime("%H:%M", time.localtime(row.begin_after_s)) == "16:30"
+    assert (row.name, row.requeue, row.state) == ("007", True, WorkState.HELD)
+    assert row.command == "echo yes 1.10 007 12:30 ~"
+    file.write_text("name: [a, b]\ncommand: [true]\n")
+    refused = moiety(pool, "submit", "-f", str(file), folder=tmp_path)
+    assert "'name' has several values, and takes one" in refused.stderr
 
 
 def test_logs_follow_a_program_to_its_end(pool: PoolNode) -> None:

@@ -27,8 +27,12 @@ def read_projects(file: str) -> Projects:
     return wanted
 
 
-def read_yaml(path: Path) -> Any:
-    """The content of a file; raises PoolFileInvalid or YamlMissing."""
+def read_yaml(path: Path, *, as_typed: bool = False) -> Any:
+    """The content of a file; raises PoolFileInvalid or YamlMissing.
+
+    With `as_typed` each value is the text that stands there: YAML has numbers and truth values that
+    look like words (`16:30` is 990, `yes` is true, `1.10` is 1.1).
+    """
     try:
         import yaml
     except ImportError:
@@ -38,8 +42,10 @@ def read_yaml(path: Path) -> Any:
             content = file.read(FILE_MAX + 1)
         if len(content) > FILE_MAX:
             raise PoolFileInvalid(str(path), f"it has more than {format_bytes(FILE_MAX)}")
-        return yaml.safe_load(content.decode())
-    except (OSError, ValueError) as error:  # a path may have a NUL character
+        return yaml.load(content.decode(), yaml.BaseLoader if as_typed else yaml.SafeLoader)
+    except OSError as error:
+        raise PoolFileInvalid(str(path), f"it cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a path may have a NUL character
         raise PoolFileInvalid(str(path), f"it cannot be read: {error}") from None
     except yaml.YAMLError as error:
         raise PoolFileInvalid(str(path), f"it is no YAML: {error}") from None

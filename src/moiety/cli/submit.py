@@ -34,7 +34,7 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
     del param
     if value is None:
         return None
-    found = read_yaml(Path(value))
+    found = read_yaml(Path(value), as_typed=True)
     if not isinstance(found, Mapping):
         raise PoolFileInvalid(value, "it is no mapping of options to values")
     known = {_key(opt): each.name for each in ctx.command.params for opt in each.opts}
@@ -42,11 +42,14 @@ def _from_file(ctx: click.Context, param: click.Parameter, value: str | None) ->
     for key, setting in found.items():
         name = str(key).replace("-", "_")
         if name == "command":
-            if not isinstance(setting, list) or not setting:
+            are_words = isinstance(setting, list) and all(isinstance(w, str) for w in setting)
+            if not are_words or not setting:
                 raise PoolFileInvalid(value, "`command` is no list of words")
-            ctx.obj = [str(word) for word in setting]
+            ctx.obj = setting
         elif name in known and name not in ("file", "program", "arguments", "output"):
-            defaults[known[name] or name] = setting if isinstance(setting, bool) else str(setting)
+            if not isinstance(setting, str):
+                raise PoolFileInvalid(value, f"{key!r} has several values, and takes one")
+            defaults[known[name] or name] = setting
         else:
             raise PoolFileInvalid(value, f"{key!r} is no option of `moiety submit`")
     ctx.default_map = defaults
