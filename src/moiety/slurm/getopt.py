@@ -70,7 +70,7 @@ class Reader:
             letter, rest = rest[0], rest[1:]
             option = self._by_short.get(letter)
             if option is None:
-                raise JobRefused(f"invalid option -- '{letter}'", f"man {self.program}")
+                raise JobRefused(f"invalid option -- '{letter}'", f"{self.program} --help")
             value = ""
             if option.argument is Argument.REQUIRED and not rest:
                 if not left:
@@ -86,7 +86,7 @@ class Reader:
         if option is None:
             near = [each for each in self._by_name.values() if each.name.startswith(name)]
             if not near:
-                raise JobRefused(f"unrecognized option '{word[:80]}'", f"man {self.program}")
+                raise JobRefused(f"unrecognized option '{word[:80]}'", f"{self.program} --help")
             if len({each.alias_of or each.name for each in near}) > 1:
                 known = " ".join(f"'--{each.name}'" for each in near)
                 raise JobRefused(f"option '{word[:80]}' is ambiguous; possibilities: {known}")

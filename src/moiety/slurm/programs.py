@@ -51,6 +51,7 @@ def main(name: str, arguments: Sequence[str]) -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:
-        print(f"{name}: error: {error}", file=sys.stderr)
+        said = f"{error.filename}: {error.strerror}" if error.filename else error
+        print(f"{name}: error: {said}", file=sys.stderr)
         sys.exit(1)
     sys.exit(code)

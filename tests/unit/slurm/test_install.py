@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +16,7 @@ from click.testing import CliRunner
 from moiety.cli.main import moiety
 from moiety.model.errors import BadArgument
 from moiety.slurm.install import install
-from moiety.slurm.programs import PROGRAMS, VERSION
+from moiety.slurm.programs import PROGRAMS, VERSION, main
 from moiety.version import __version__
 
 HEAVY = ("asyncio", "click", "msgspec", "numpy", "sqlite3", "starlette", "uvicorn")
@@ -76,3 +79,24 @@ def test_the_table_loads_nothing_slow() -> None:
         text=True,
     )
     assert done.stdout == "[]\n", done.stdout + done.stderr
+
+
+def test_a_file_that_is_not_there_is_named_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Sequence[str]) -> int:
+        with open("/nosuch/file"):
+            return 0
+
+    failing = ModuleType("failing")
+    monkeypatch.setattr(failing, "main", fail, raising=False)
+    monkeypatch.setitem(sys.modules, "failing", failing)
+    monkeypatch.setitem(PROGRAMS, "srun", "failing")
+    before = signal.getsignal(signal.SIGPIPE)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main("srun", [])
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "srun: error: /nosuch/file: No such file or directory\n"

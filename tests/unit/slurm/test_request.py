@@ -43,6 +43,15 @@ def test_tasks_and_processors(line: str, tasks: int, ntasks: int | None, cpus: i
     assert (found.tasks, found.ntasks, found.cpus) == (tasks, ntasks, cpus)
 
 
+@pytest.mark.parametrize("word", ["--immediate=abc", "--wait=1.5", "--wait=-3"])
+def test_times_of_srun_are_whole_seconds(word: str) -> None:
+    option, value = word[2:].split("=")
+    with pytest.raises(JobRefused, match=f'Invalid numeric value "{value}" for --{option}.'):
+        request_of(Reader("srun").read([word])[0], HERE)
+    found, _ = Reader("srun").read(["--immediate", "--wait=30"])
+    assert request_of(found, HERE).said == {"immediate": "", "wait": "30"}
+
+
 @pytest.mark.parametrize(
     ("line", "gpus"),
     [

@@ -101,3 +101,19 @@ def test_signals_have_names_and_numbers() -> None:
     assert [acts.signal_number(each) for each in ("USR1", "sigusr1", "10", "X", "0")] == [
         10, 10, 10, None, None,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["write", "batch_script", ""], "Invalid job id specified for job "),
+        (["hold", ""], "Invalid job id specified for job "),
+        (["write", "batch_script"], "too few arguments for keyword:write"),
+        (["write", "foo", "1"], "invalid entity:foo for keyword:write "),
+    ],
+)
+def test_words_that_name_no_job_are_refused(
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert scontrol.main(words) == 1
+    assert capsys.readouterr().err == f"{said}\n"

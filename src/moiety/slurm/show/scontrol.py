@@ -68,6 +68,10 @@ def _run(given: Given, words: list[str]) -> int:
         raise UsageError("Requested operation is presently disabled: in a pool the engine orders")
     if verb == "write" and rest[:1] == ["batch_script"] and len(rest) > 1:
         return _write_script(rest[1], rest[2] if len(rest) > 2 else "")
+    if verb == "write":
+        if len(rest) < 2:
+            raise UsageError("too few arguments for keyword:write")
+        raise UsageError(f"invalid entity:{options.plain(rest[0])[:80]} for keyword:write ")
     if verb == "ping":
         SlurmPool().get("/status")
         print(f"Slurmctld(primary) at {os.uname().nodename.partition('.')[0]} is UP")
@@ -262,6 +266,8 @@ def _targets(words: list[str]) -> list[JobId]:
         except ValueError as error:
             text = options.plain(str(error))[:80]
             raise UsageError(f"Invalid job id specified for job {text}") from None
+    if not found:  # an empty word
+        raise UsageError("Invalid job id specified for job ")
     return found
 
 

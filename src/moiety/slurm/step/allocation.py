@@ -110,8 +110,10 @@ def variables_of(pool: SlurmPool, number: int) -> dict[str, str]:
     path = Path(pool.paths.spool_of(number)) / ENVIRONMENT
     try:
         content = path.read_bytes()
-    except OSError as error:
-        raise JobRefused(f"Job {number} does not run here, or is not yours: {error}") from None
+    except OSError:
+        raise JobRefused(
+            f"Job {number} does not run here, or is not yours", "squeue --me --states=R"
+        ) from None
     found = {}
     for part in content.split(b"\0"):
         name, equals, value = part.partition(b"=")

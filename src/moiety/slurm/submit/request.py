@@ -197,6 +197,9 @@ def _check_words(said: Mapping[str, str]) -> None:
         values.mail_type(said["mail-type"])
     if "time-min" in said:
         values.seconds(said["time-min"], "time-min")
+    for name in ("immediate", "wait"):
+        if said.get(name):  # either may be said without a value
+            values.count(said[name], name, 0)
 
 
 def machine_of_this() -> MachineSize:
