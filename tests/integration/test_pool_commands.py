@@ -160,6 +160,17 @@ REFUSED = (
 )
 
 
+def test_the_status_tells_of_the_pool_while_its_agent_is_away(pool: PoolNode) -> None:
+    pool.submit("true", hold=True)
+    assert pool.node.cli("stop").returncode == 0
+    said = pool.node.cli("status").stdout.splitlines()
+    assert said[0] == "no agent is running, so no GPU is shared"
+    assert said[1].startswith("pool: 0 running, 1 waiting; workloads have ")
+    assert said[1].endswith("; it starts an agent when work begins")
+    pool.node.cli("down")
+    assert pool.node.cli("status").stdout.splitlines() == said[:1]
+
+
 def test_what_makes_no_sense_is_refused_with_its_reason(pool: PoolNode) -> None:
     for words, code, text in REFUSED:
         refused = pool.node.cli(*words)

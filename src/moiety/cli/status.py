@@ -62,6 +62,8 @@ def status(output: str, history: bool) -> None:
             emit(None, output)
         else:
             click.echo("no agent is running, so no GPU is shared")
+            if line := pool_line():  # its agent ends while no work runs
+                click.echo(fold(plain(f"{line}; it starts an agent when work begins"), 2))
         return
     if output in STRUCTURED:
         emit(found, output)
