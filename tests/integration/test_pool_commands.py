@@ -171,6 +171,20 @@ def test_the_status_tells_of_the_pool_while_its_agent_is_away(pool: PoolNode) ->
     assert pool.node.cli("status").stdout.splitlines() == said[:1]
 
 
+def test_projects_and_users_that_are_not_there_are_named(pool: PoolNode) -> None:
+    for command in ("queue", "history", "cancel"):
+        done = pool.node.cli(command, "--project", "vison")
+        assert (done.returncode, done.stdout) == (66, ""), done.stderr
+        assert "the pool has no project vison" in done.stderr
+        assert pool.node.cli(command, "--project", "default").returncode == 0, "it has no work"
+    for command in ("queue", "history"):
+        done = pool.node.cli(command, "--user", "no-such-user")
+        assert (done.returncode, "no user is called" in done.stderr) == (66, True)
+        assert pool.node.cli(command, "--user", "root").returncode == 0
+    nothing = pool.node.cli("cancel", "--project", "default").stderr
+    assert nothing == "project default has no work to cancel\n"
+
+
 def test_what_makes_no_sense_is_refused_with_its_reason(pool: PoolNode) -> None:
     for words, code, text in REFUSED:
         refused = pool.node.cli(*words)

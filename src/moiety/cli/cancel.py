@@ -8,6 +8,7 @@ import click
 
 from moiety.cli.output import emit_json, output_option
 from moiety.cli.pool_arrays import outcome_line
+from moiety.cli.pool_filters import must_be_there
 from moiety.cli.several import each
 from moiety.model.errors import BadArgument
 from moiety.pool.client import PoolClient
@@ -33,6 +34,9 @@ def cancel(targets: tuple[str, ...], project: str, output: str) -> None:
         page = pool.get("/workloads", WorkPage, project=project, after=after, limit=PAGE_MAX)
         wanted += [str(row.id) for row in page.rows]
         after = page.after
+    if not wanted:
+        must_be_there(pool, project)
+        click.echo(f"project {project} has no work to cancel", err=True)
 
     def show(target: str, row: WorkRow) -> None:
         click.echo(outcome_line(pool, target, row))

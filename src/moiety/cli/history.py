@@ -7,6 +7,7 @@ import time
 import click
 
 from moiety.cli.output import emit_json, output_option, seconds, table
+from moiety.cli.pool_filters import must_be_there
 from moiety.cli.pool_rows import rows_table
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
@@ -38,6 +39,8 @@ def history(target: str, project: str, user: str, limit: int, audit: bool, outpu
         return
     pages = pool.pages("/workloads", WorkPage, limit, over=1, project=project, user=user)
     rows = [row for page in pages for row in page.rows]
+    if not rows:
+        must_be_there(pool, project, user)
     if output == "json":
         emit_json(rows)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from moiety.cli.output import emit_json, output_option, table
+from moiety.cli.pool_filters import must_be_there
 from moiety.cli.pool_rows import rows_table
 from moiety.cli.queue_watch import follow
 from moiety.pool.client import PoolClient
@@ -71,6 +72,8 @@ def show_rows(
         rows += page.rows
         folds |= page.folds
         notes, is_all = page.notes, page.after is None
+    if not rows:
+        must_be_there(pool, str(query["project"]), str(query["user"]))
     if output == "json":
         emit_json(rows)
         return
