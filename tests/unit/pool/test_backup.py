@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.model.errors import BadArgument, PoolRunning, StoreBroken
+from moiety.model.errors import BadArgument, FileExists, FileNotWritable, PoolRunning, StoreBroken
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import backup as copies
 from moiety.pool.store import changes, rows
@@ -42,8 +42,13 @@ def test_a_copy_is_made_while_the_pool_writes(tmp_path: Path) -> None:
     assert names(target) == ["one"]
     assert target.stat().st_mode & 0o777 == 0o600, "environments have secrets"
     assert sorted(each.name for each in tmp_path.iterdir() if "copy" in each.name) == ["copy.db"]
-    with pytest.raises(BadArgument, match="is there already"):
+    with pytest.raises(FileExists, match="exists already"):
         backup(paths, target)
+    for wrong in (tmp_path / "nosuch" / "copy.db", target / "copy.db"):
+        with pytest.raises(FileNotWritable) as refused:
+            backup(paths, wrong)
+        assert refused.value.what.startswith(f"{wrong} cannot be written: No")
+        assert "stdout" not in refused.value.hint
     files.close()
 
 

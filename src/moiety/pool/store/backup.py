@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from moiety.agent.system import file_lock
-from moiety.model.errors import BadArgument, NotAllowed, PoolRunning, StoreBroken
+from moiety.model.errors import (
+    BadArgument,
+    FileExists,
+    FileNotWritable,
+    NotAllowed,
+    PoolRunning,
+    StoreBroken,
+)
 from moiety.pool.paths import PoolPaths
 from moiety.pool.starter.records import Started, read_started
 from moiety.pool.store.health import log_of, must_be_a_file_of_sqlite, must_be_whole
@@ -27,18 +34,23 @@ UNKNOWN: Final = (
 def backup(paths: PoolPaths, target: Path) -> int:
     """Write a copy of the store as it is now; returns its size in bytes.
 
-    Raises BadArgument if the file is there, StoreBroken for a damaged store, NotAllowed or OSError.
+    Raises FileExists, FileNotWritable, StoreBroken for a damaged store, or NotAllowed.
     """
     if target.exists():
-        raise BadArgument(f"{target} is there already", "another file")
+        raise FileExists(str(target), "another name")
     _must_read(paths.database)
     part = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         _copy(paths.database, part)
         os.rename(part, target)
         _sync(target.parent)
+    except OSError as error:
+        refused = FileNotWritable(str(target), error.strerror or str(error))
+        refused.hint = "a folder that you may write to and that has room"
+        raise refused from None
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the folder is none, say
+            part.unlink()
     return target.stat().st_size
 
 
