@@ -91,3 +91,13 @@ def test_a_damaged_file_starts_nothing_and_says_why(node: Node) -> None:
         assert "config.toml:2: agent.turn-min: 'soon' is not a duration" in refused.stderr
     write(node, "[run]\nmode = 7\n")
     assert node.cli("run", "--", "true").returncode == errors.BadSetting.exit_code
+
+
+def test_a_file_to_check_that_is_none_gets_its_own_advice(node: Node, tmp_path: Path) -> None:
+    missing = node.cli("config", "check", str(tmp_path / "nosuch.toml"))
+    assert missing.returncode == 78
+    assert "nosuch.toml: it is not there\n  try: the path of a file that is there" in missing.stderr
+    write(node, "[memory]\nwhen-full = wait\n")
+    broken = node.cli("config", "check", node.env["MOIETY_CONFIG"])
+    assert (broken.returncode, "it is not TOML" in broken.stderr) == (78, True)
+    assert "texts have quotes" in broken.stderr, "not the command that has just been typed"

@@ -63,11 +63,7 @@ def show(origin: bool, changed: bool, output: str, names: tuple[str, ...]) -> No
 @output_option
 def check(file: Path | None, output: str) -> None:
     """Check FILE, or the files that count here; exit code 78 if something is wrong."""
-    if file is not None:
-        read = files.read(file.absolute(), places.Kind.NAMED)
-        found = [] if read is None else [read]
-    else:
-        found = files.read_all(os.environ)
+    found = [_named(file)] if file is not None else files.read_all(os.environ)
     wrong = [problem for each in found for problem in problems(each)]
     if not wrong:
         wrong = list(guarantees.problems(Config({}, {}, found)))
@@ -89,6 +85,21 @@ def check(file: Path | None, output: str) -> None:
         click.echo(f"there is no file of settings ({looked or 'MOIETY_CONFIG is empty'})")
     if wrong:
         sys.exit(errors.BadSetting.exit_code)
+
+
+def _named(file: Path) -> files.File:
+    """A file that the command line names. Raises BadConfigFile with what to do about that one."""
+    path = file.absolute()
+    try:
+        read = files.read(path, places.Kind.NAMED)
+    except errors.BadConfigFile as error:
+        if not path.exists():
+            error.hint = "the path of a file that is there"
+        elif "it is not TOML" in error.what:
+            error.hint = 'NAME = "TEXT", on a line: texts have quotes (docs/configuration.md)'
+        raise
+    assert read is not None, "a file that is named is there, or it is refused"
+    return read
 
 
 def nobodies(file: files.File) -> Iterator[str]:
