@@ -36,6 +36,10 @@ def test_it_follows_from_now_on_and_ends_as_the_workload_does(make_pool: MakePoo
     inside = pool.node.cli("attach", str(number), "--", "sh", "-c", SAYS)
     assert inside.stdout.splitlines() == [str(number), str(pool.node.folder), "shares"]
     assert pool.node.cli("attach", str(number), "--", "false").returncode == 1
+    missing = pool.node.cli("attach", str(number), "--", "no-such-program")
+    assert (missing.returncode, "no-such-program: not found" in missing.stderr) == (127, True)
+    folder = pool.node.cli("attach", str(number), "--", str(pool.node.folder))
+    assert (folder.returncode, "Permission denied" in folder.stderr) == (126, True)
     leaves.send_signal(signal.SIGINT)
     _, said = leaves.communicate()
     assert leaves.returncode == 130, said

@@ -12,7 +12,14 @@ from typing import Final, NoReturn
 import click
 
 from moiety.cli import logs, pool_wait
-from moiety.model.errors import BadArgument, NotAllowed, SystemRefusal, WorkStateWrong
+from moiety.model.errors import (
+    BadArgument,
+    NotAllowed,
+    ProgramNotExecutable,
+    ProgramNotFound,
+    SystemRefusal,
+    WorkStateWrong,
+)
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
 from moiety.pool.launch.attached import Attached
@@ -82,9 +89,14 @@ def _run(pool: PoolClient, row: WorkRow, command: tuple[str, ...]) -> NoReturn:
     found = Attached.of(_process_of(pool, row), row)
     try:
         os.chdir(found.folder)
-        os.execvpe(command[0], list(command), _with_terminal(found.environment, os.environ))
     except OSError as error:
         raise SystemRefusal(error) from None
+    try:
+        os.execvpe(command[0], list(command), _with_terminal(found.environment, os.environ))
+    except FileNotFoundError:
+        raise ProgramNotFound(command[0]) from None
+    except OSError as error:
+        raise ProgramNotExecutable(command[0], error.strerror or "it cannot be run") from None
 
 
 def _process_of(pool: PoolClient, row: WorkRow) -> ProcessIdentity:
