@@ -8,9 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from moiety.pool.connection import UnixConnection
+from moiety.pool.model.records import Problem
 from moiety.pool.model.states import WorkState
 from moiety.testing.node import Lines
 from moiety.testing.waiting import until
@@ -233,7 +235,11 @@ def test_requests_that_are_none_are_refused(pool: PoolNode) -> None:
         connection = UnixConnection(pool.paths)
         connection.request(method, path, body)
         answer = connection.getresponse()
-        assert answer.status == status, (method, path, answer.read())
+        said = answer.read()
+        assert answer.status == status, (method, path, said)
+        problem = msgspec.json.decode(said, type=Problem)
+        assert problem.what, "every error has its parts"
+        assert problem.exit_code == 64, path
         connection.close()
     assert pool.live() == []
 

@@ -9,12 +9,19 @@ from typing import Any, Final
 
 import structlog
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from moiety.agent.system.users import USERS
-from moiety.model.errors import InternalError, MoietyError, StoreBroken, SystemRefusal
+from moiety.model.errors import (
+    BadArgument,
+    InternalError,
+    MoietyError,
+    StoreBroken,
+    SystemRefusal,
+)
 from moiety.pool.api.answers import refusal
 from moiety.pool.api.openapi import encoded
 from moiety.pool.api.peer import caller_of
@@ -70,8 +77,19 @@ def app(served: ServedPool) -> Starlette:
         routes=[
             Route(f"/{API_VERSION}{each.path}", partial(serve, served, each), methods=[each.method])
             for each in ROUTES
-        ]
+        ],
+        exception_handlers={HTTPException: on_no_route},
     )
+
+
+async def on_no_route(request: Request, error: Exception) -> Response:
+    """Refuse a path or a method that no route has, in the parts of all other errors."""
+    assert isinstance(error, HTTPException)
+    asked = f"{request.method} {request.url.path[:80]}"
+    problem = BadArgument(f"there is no {asked}", f"/{API_VERSION}/openapi.json has all routes")
+    found = refusal(problem, error.status_code)
+    found.headers.update(error.headers or {})
+    return found
 
 
 async def serve(served: ServedPool, route: ApiRoute, request: Request) -> Response:
