@@ -41,6 +41,7 @@ SOURCES = {
     "bind": ("mem/vmm_bind", *EXTENT),
     "clean": ("swap/clean", "swap/host_arena", "mem/extent_table", "mem/free_cache", *EXTENT),
     "contexts": ("mem/device_contexts", "base/lock", "base/message"),
+    "fences": ("pool/stream_fence", "base/lock"),
     "once": ("base/message",),
     "pointer": ("hooks/cu_pointer", "base/lock", "base/message"),
     "queue_margin": ("gate/queue_margin",),
@@ -55,6 +56,7 @@ BROKEN = {
     "clean": ("swap/clean", "chunk->content = CHUNK_DATA;\n    }\n}", "}\n}"),
     "bind": ("mem/vmm_bind", "unbind(binding, done);", ";"),
     "contexts": ("mem/device_contexts", "destroy_ends == ends", "destroy_ends >= ends"),
+    "fences": ("pool/stream_fence", "fence->gone = true;\n    }\n    own", "}\n    own"),
     "once": ("base/message", "atomic_exchange(said, true)", "atomic_load(said)"),
     "visible": ("base/visible_list", "return -1; /* of several */", "break;"),
     "pointer": (

@@ -5,15 +5,42 @@
 #include "shim/base/driver.h"
 #include "shim/gate/gate.h"
 
+struct lock pools_lock = LOCK_INIT(LOCK_POOLS);
 static struct stream_fence *fences;
 static uint64_t frees;
 static uint64_t threads;
+static bool key_made;
+static unsigned key;
 static __thread uint64_t own_number __attribute__((tls_model("initial-exec")));
+
+static void record(struct stream_fence *fence);
+
+/* A thread ends, and no other can name its default stream: what it freed there is over when its events are. */
+static void end_thread(void *number)
+{
+    uint64_t thread = (uint64_t)(uintptr_t)number;
+    LOCK_SCOPE(&pools_lock);
+    for (struct stream_fence *fence = fences; fence; fence = fence->next) {
+        if (fence->thread != thread || fence->gone) {
+            continue;
+        }
+        if (fence->pieces && fence->recorded < fence->freed) {
+            record(fence);
+        }
+        fence->gone = true;
+    }
+    own_number = 0; /* it may come again before it has ended */
+}
 
 static uint64_t this_thread(void)
 {
     if (!own_number) {
-        own_number = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+        own_number = ++threads;
+        key_made = key_made ||
+                   (driver_threads.key_create && driver_threads.key_create(&key, end_thread) == 0);
+        if (key_made) {
+            driver_threads.set_specific(key, (void *)(uintptr_t)own_number);
+        }
     }
     return own_number;
 }
@@ -228,4 +255,8 @@ void stream_fences_forget_context(CUcontext context)
     }
 }
 
-void stream_fences_after_fork(void) { fences = NULL; }
+void stream_fences_after_fork(void)
+{
+    fences = NULL;
+    key_made = false; /* the key that was made would end the threads of the parent */
+}

@@ -12,7 +12,11 @@
 #include <stdint.h>
 
 #include "cuda/cuda_abi.h"
+#include "shim/base/lock.h"
 #include "shim/mem/device.h"
+
+/* Of all pools. Never held while the agent is asked, at the gate, or while a move is waited for. */
+extern struct lock pools_lock;
 
 struct stream_fence {
     struct stream_fence *next;

@@ -5,7 +5,6 @@
 #include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
 
-struct lock pools_lock = LOCK_INIT(LOCK_POOLS);
 struct pool *pools;
 _Atomic bool trim_is_due;
 

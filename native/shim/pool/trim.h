@@ -22,8 +22,6 @@ struct pool {
     struct heap heap;
 };
 
-/* Never held while the agent is asked, at the gate, or while a move is waited for. */
-extern struct lock pools_lock;
 extern struct pool *pools;
 
 /* Memory that was taken out of pools under the lock, to be given back without it. */
