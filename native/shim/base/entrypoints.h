@@ -55,6 +55,13 @@
 #define CLASS_cuGraphAddNode OWN
 #define CLASS_cuGraphAddMemAllocNode OWN
 #define CLASS_cuDeviceGraphMemTrim OWN
+#define CLASS_cuGraphDestroy OWN
+#define CLASS_cuGraphExecDestroy OWN
+#define CLASS_cuGraphInstantiate OWN
+#define CLASS_cuGraphInstantiateWithFlags OWN
+#define CLASS_cuGraphInstantiateWithParams OWN
+#define CLASS_cuGraphInstantiate_v2 OWN
+#define CLASS_cuGraphUpload OWN
 #define CLASS_cuMipmappedArrayDestroy OWN
 #define CLASS_cuArrayDestroy OWN
 #define CLASS_cuMipmappedArrayCreate OWN
@@ -208,11 +215,6 @@
 #define CLASS_cuModuleLoadFatBinary GROWS
 #define CLASS_cuGraphAddKernelNode GROWS
 #define CLASS_cuGraphAddKernelNode_v2 GROWS
-#define CLASS_cuGraphInstantiate GROWS
-#define CLASS_cuGraphInstantiateWithFlags GROWS
-#define CLASS_cuGraphInstantiateWithParams GROWS
-#define CLASS_cuGraphInstantiate_v2 GROWS
-#define CLASS_cuGraphUpload GROWS
 #define CLASS_cuGraphExecUpdate GROWS
 #define CLASS_cuGraphExecUpdate_v2 GROWS
 

@@ -152,13 +152,11 @@
 #define CLASS_cuGraphConditionalHandleCreate PASS
 #define CLASS_cuGraphCreate PASS
 #define CLASS_cuGraphDebugDotPrint PASS
-#define CLASS_cuGraphDestroy PASS
 #define CLASS_cuGraphDestroyNode PASS
 #define CLASS_cuGraphEventRecordNodeGetEvent PASS
 #define CLASS_cuGraphEventRecordNodeSetEvent PASS
 #define CLASS_cuGraphEventWaitNodeGetEvent PASS
 #define CLASS_cuGraphEventWaitNodeSetEvent PASS
-#define CLASS_cuGraphExecDestroy PASS
 #define CLASS_cuGraphExecEventRecordNodeSetEvent PASS
 #define CLASS_cuGraphExecEventWaitNodeSetEvent PASS
 #define CLASS_cuGraphExecGetFlags PASS

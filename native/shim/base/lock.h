@@ -26,6 +26,7 @@ enum lock_rank {
     LOCK_DEVICES,
     LOCK_EXTENTS, /* extents, chunks and the balances of devices */
     LOCK_POOLS,
+    LOCK_GRAPH_MEMORY,
     LOCK_UNEVICTABLE,
     LOCK_ATTACH, /* one thread asks for a device */
     LOCK_STREAMS,

@@ -12,6 +12,7 @@ struct capture {
     struct capture *next;
     CUstream origin;
     CUcontext context;
+    CUgraph graph; /* the driver does not tell it any more when the capture is invalid */
     CUstreamCaptureMode mode;
     long thread; /* that began it */
 };
@@ -21,12 +22,16 @@ static _Atomic bool allows; /* the driver does not refuse what we think it refus
 
 void stream_capture_add(CUstream stream, CUstreamCaptureMode mode)
 {
+    CUstreamCaptureStatus status;
+    cuuint64_t id;
     struct capture *made = calloc(1, sizeof(*made));
     if (!made) {
         return; /* the gate counts it all the same; it counts for ever, which makes drains slower */
     }
-    *made = (struct capture){captures, stream, NULL, mode, syscall(SYS_gettid)};
+    *made = (struct capture){
+        .next = captures, .origin = stream, .mode = mode, .thread = syscall(SYS_gettid)};
     DRIVER(cuStreamGetCtx)(stream, &made->context);
+    DRIVER(cuStreamGetCaptureInfo_v2)(stream, &status, &id, &made->graph, NULL, NULL);
     captures = made;
 }
 
@@ -39,11 +44,13 @@ static bool take_out(struct capture **at)
     return true;
 }
 
-bool stream_capture_remove(CUstream stream)
+bool stream_capture_remove(CUstream stream, CUgraph *graph)
 {
+    *graph = NULL;
     long thread = stream == CU_STREAM_PER_THREAD ? syscall(SYS_gettid) : 0;
     for (struct capture **at = &captures; *at; at = &(*at)->next) {
         if ((*at)->origin == stream && (!thread || (*at)->thread == thread)) {
+            *graph = (*at)->graph;
             return take_out(at);
         }
     }

@@ -8,8 +8,8 @@
 
 /* All with streams_lock. A stream is named as by the plain flavour of a call. */
 void stream_capture_add(CUstream stream, CUstreamCaptureMode mode);
-/* Its origin ended it, or was destroyed; whether there was one. */
-bool stream_capture_remove(CUstream stream);
+/* Its origin ended it, or was destroyed; whether there was one. *graph: what it captured to; NULL: not known. */
+bool stream_capture_remove(CUstream stream, CUgraph *graph);
 
 /* The context is gone, with the captures in it. */
 void stream_capture_forget_context(CUcontext context);

@@ -9,6 +9,7 @@
 #include "shim/gate/queue_depth.h"
 #include "shim/gate/stream_capture.h"
 #include "shim/gate/streams.h"
+#include "shim/mem/graph_memory.h"
 #include "shim/mem/release.h"
 #include "shim/pool/pool.h"
 
@@ -37,13 +38,15 @@
     CUresult name(CUstream stream, CUgraph *graph)                   \
     {                                                                \
         CUstreamCaptureStatus after = CU_STREAM_CAPTURE_STATUS_NONE; \
+        CUgraph captured = NULL;                                     \
         lock_take(&streams_lock);                                    \
         CUresult result = DRIVER(name)(stream, graph);               \
         DRIVER(is_capturing)(stream, &after);                        \
         if (after == CU_STREAM_CAPTURE_STATUS_NONE) {                \
-            stream_capture_remove(flavour(stream));                  \
+            stream_capture_remove(flavour(stream), &captured);       \
         }                                                            \
         lock_drop(&streams_lock);                                    \
+        graph_memory_end_capture(captured, result ? NULL : *graph);  \
         release_after_capture();                                     \
         return result;                                               \
     }
@@ -92,12 +95,14 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
     queue_depth_forget_stream(stream);
     pools_forget_stream(stream);
     CUresult result = real(stream);
-    bool captured = result == CUDA_SUCCESS && stream_capture_remove(stream);
+    CUgraph graph = NULL;
+    bool captured = result == CUDA_SUCCESS && stream_capture_remove(stream, &graph);
     if (result == CUDA_SUCCESS) {
         streams_remove(stream);
     }
     lock_drop(&streams_lock);
     if (captured) {
+        graph_memory_end_capture(graph, NULL);
         release_after_capture();
     }
     return result;

@@ -7,55 +7,73 @@
 #include "shim/gate/queue_depth.h"
 #include "shim/hooks/range_check.h"
 #include "shim/mem/device_contexts.h"
+#include "shim/mem/graph_memory.h"
 #include "shim/mem/peer_copy.h"
 #include "shim/mem/peer_copy_node.h"
-#include "shim/mem/unevictable.h"
 
-static CUresult expect(CUdevice ordinal, uint64_t bytes)
+/* *device: where it is charged; NULL: it is not, because it is of another device. */
+static CUresult expect(CUgraph graph, CUdevice ordinal, uint64_t bytes, struct device **device)
 {
-    struct device *device;
-    if (device_current(&device) != CUDA_SUCCESS || device->ordinal != ordinal) {
-        CUresult result = client_pin_begin("cuGraphAddMemAllocNode"); /* it is of another device */
+    if (device_current(device) != CUDA_SUCCESS || (*device)->ordinal != ordinal) {
+        *device = NULL;
+        CUresult result = client_pin_begin("cuGraphAddMemAllocNode");
         if (result == CUDA_SUCCESS) {
             client_pin_end(true);
         }
         return result;
     }
-    struct meter *meter = unevictable_meter(NULL, device);
-    return meter ? unevictable_expect(meter, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
+    return graph_memory_add(graph, *device, bytes);
 }
 
-static CUresult expect_node(const CUDA_MEM_ALLOC_NODE_PARAMS *params)
+static CUresult expect_node(CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS *params,
+                            struct device **device)
 {
-    return client_is_active() && params ? expect(params->poolProps.location.id, params->bytesize)
-                                        : CUDA_SUCCESS;
+    *device = NULL;
+    return client_is_active() && params
+               ? expect(graph, params->poolProps.location.id, params->bytesize, device)
+               : CUDA_SUCCESS;
+}
+
+static CUresult end_node(CUresult result, CUgraph graph, const CUDA_MEM_ALLOC_NODE_PARAMS *params,
+                         const struct device *device)
+{
+    if (device && result != CUDA_SUCCESS) {
+        graph_memory_take_back(graph, device, params->bytesize);
+    }
+    return result;
 }
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode *graph_node, CUgraph graph,
                                 const CUgraphNode *dependencies, size_t count,
                                 CUDA_MEM_ALLOC_NODE_PARAMS *node_params)
 {
-    CUresult result = expect_node(node_params);
-    return result == CUDA_SUCCESS
-               ? DRIVER(cuGraphAddMemAllocNode)(graph_node, graph, dependencies, count, node_params)
-               : result;
+    struct device *device;
+    CUresult result = expect_node(graph, node_params, &device);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = DRIVER(cuGraphAddMemAllocNode)(graph_node, graph, dependencies, count, node_params);
+    return end_node(result, graph, node_params, device);
 }
 
-static CUresult expect_any(const CUgraphNodeParams *params)
+static CUresult expect_any(CUgraph graph, const CUgraphNodeParams *params, struct device **device)
 {
+    *device = NULL;
     if (params && (params->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP ||
                    params->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT)) {
         queue_depth_be_impatient(); /* such a graph may wait for the thread that launches it */
     }
-    return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? expect_node(&params->alloc)
-                                                                  : CUDA_SUCCESS;
+    return params && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
+               ? expect_node(graph, &params->alloc, device)
+               : CUDA_SUCCESS;
 }
 
 /* Inside the gate: the driver looks where the addresses lie. */
 #define ADD_NODE(name, parameters, arguments)                                      \
     CUresult name parameters                                                       \
     {                                                                              \
-        CUresult result = expect_any(node_params);                                 \
+        struct device *device;                                                     \
+        CUresult result = expect_any(graph, node_params, &device);                 \
         if (result == CUDA_SUCCESS) {                                              \
             struct mw_slot *slot = gate_enter();                                   \
             CUcontext before = peer_copy_node(node_params);                        \
@@ -63,6 +81,7 @@ static CUresult expect_any(const CUgraphNodeParams *params)
                                                          : DRIVER(name) arguments; \
             peer_copy_node_end(node_params, before);                               \
             gate_leave(slot);                                                      \
+            result = end_node(result, graph, &node_params->alloc, device);         \
         }                                                                          \
         return result;                                                             \
     }
@@ -81,11 +100,5 @@ ADD_NODE(cuGraphAddNode_v3, WITH_EDGES, EDGES)
 
 CUresult cuDeviceGraphMemTrim(CUdevice device)
 {
-    CUresult result = DRIVER(cuDeviceGraphMemTrim)(device);
-    struct meter *meter =
-        result == CUDA_SUCCESS && client_is_active() ? unevictable_find_meter(NULL, device) : NULL;
-    if (meter) {
-        unevictable_settle(meter);
-    }
-    return result;
+    return client_is_active() ? graph_memory_trim(device) : DRIVER(cuDeviceGraphMemTrim)(device);
 }

@@ -4,6 +4,7 @@
 #include "shim/gate/gate.h"
 #include "shim/mem/address_info.h"
 #include "shim/mem/device_contexts.h"
+#include "shim/mem/graph_memory.h"
 #include "shim/mem/peer_access.h"
 #include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
@@ -51,6 +52,7 @@ static CUresult current_pool(CUstream stream, CUmemoryPool *pool)
 /* What the agent knows of an allocation. */
 enum told {
     TOLD_BYTES, /* how many they are */
+    TOLD_GRAPH, /* the same, for the graph that is captured */
     TOLD_PIN,   /* they are of a pool that is not known here, so that it was asked for a pin */
     TOLD_NOT,   /* the driver does not know the pool either: its answer is the program's */
 };
@@ -74,8 +76,11 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, enum 
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    struct meter *meter = captured ? unevictable_meter(NULL, device)
-                                   : unevictable_find_meter(handle, CU_DEVICE_INVALID);
+    if (captured) {
+        *told = TOLD_GRAPH;
+        return graph_memory_add(graph_memory_captured(stream), device, bytes);
+    }
+    struct meter *meter = unevictable_find_meter(handle, CU_DEVICE_INVALID);
     *told = meter ? TOLD_BYTES : is_pool(handle) ? TOLD_PIN : TOLD_NOT;
     if (meter) {
         return unevictable_expect(meter, bytes);
@@ -83,9 +88,12 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, enum 
     return *told == TOLD_PIN ? client_pin_begin(POOL_CALL) : CUDA_SUCCESS;
 }
 
-static void end_told(enum told told, CUresult result)
+static void end_told(enum told told, CUresult result, CUstream stream, size_t bytes)
 {
-    if (told == TOLD_PIN) {
+    struct device *device;
+    if (told == TOLD_GRAPH && result != CUDA_SUCCESS && device_current(&device) == CUDA_SUCCESS) {
+        graph_memory_take_back(graph_memory_captured(stream), device, bytes);
+    } else if (told == TOLD_PIN) {
         client_pin_end(result == CUDA_SUCCESS);
     } else if (told == TOLD_NOT && result == CUDA_SUCCESS) {
         client_report_pinned(POOL_CALL);
@@ -117,7 +125,7 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocAsync)(pointer, bytes, stream);
     gate_leave(slot);
-    end_told(told, result);
+    end_told(told, result, stream, bytes);
     return result;
 }
 
@@ -146,7 +154,7 @@ static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool h
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
     gate_leave(slot);
-    end_told(told, result);
+    end_told(told, result, stream, bytes);
     return result;
 }
 

@@ -7,6 +7,7 @@
 #include "shim/gate/streams.h"
 #include "shim/gate/thunk.h"
 #include "shim/hooks/range_check.h"
+#include "shim/mem/graph_memory.h"
 #include "shim/mem/oom_retry.h"
 #include "shim/mem/peer_copy.h"
 #include "shim/mem/peer_copy_node.h"
@@ -73,9 +74,27 @@
 #define WRAP_LAUNCH_EX(name, parameters, arguments, flavour, base)             \
     WRAP_QUEUED(name, base, parameters, arguments, flavour(of_config(config)), \
                 queue_depth_count(flavour(of_config(config))))
-#define WRAP_GRAPH(name, parameters, arguments, flavour, base)      \
-    WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
-                queue_depth_count_long(flavour(stream), graph_exec))
+#define WRAP_GRAPH(name, parameters, arguments, flavour, base)                          \
+    CUresult name parameters                                                            \
+    {                                                                                   \
+        bool takes = atomic_load_explicit(&graph_memory_is_used, memory_order_relaxed); \
+        CUresult result = takes ? graph_memory_begin_launch(graph_exec) : CUDA_SUCCESS; \
+        if (__builtin_expect(result != CUDA_SUCCESS, 0)) {                              \
+            return result;                                                              \
+        }                                                                               \
+        bool is_last = queue_depth_count_long(flavour(stream), graph_exec);             \
+        struct mw_slot *slot = gate_enter();                                            \
+        result = DRIVER(name) arguments;                                                \
+        if (__builtin_expect(is_last, 0)) {                                             \
+            queue_depth_mark(flavour(stream), result);                                  \
+        }                                                                               \
+        streams_note(flavour(stream));                                                  \
+        gate_leave(slot);                                                               \
+        if (__builtin_expect(takes, 0) && result == CUDA_SUCCESS) {                     \
+            graph_memory_end_launch(graph_exec);                                        \
+        }                                                                               \
+        return result;                                                                  \
+    }
 #define WRAP_COPY(name, parameters, arguments, flavour, base)       \
     WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
                 queue_depth_count_copy(flavour(stream), bytes))

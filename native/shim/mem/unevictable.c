@@ -27,11 +27,6 @@ static struct lock kept_lock =
 static struct kept *kept;
 static struct meter *meters;
 
-static uint64_t whole_pages(uint64_t bytes)
-{
-    return (bytes + UNEVICTABLE_PAGE - 1) / UNEVICTABLE_PAGE * UNEVICTABLE_PAGE;
-}
-
 CUresult unevictable_take(struct device *device, uint64_t bytes)
 {
     CUresult result = accounting_charge(device, bytes, MW_ALLOC_PINNED);
@@ -164,9 +159,6 @@ static CUresult charge(struct meter *meter, uint64_t wanted)
 
 CUresult unevictable_expect(struct meter *meter, uint64_t bytes)
 {
-    if (!meter->handle) { /* nodes take their memory when they are launched */
-        return charge(meter, meter->charged + whole_pages(bytes));
-    }
     uint64_t reserved = reserved_bytes(meter);
     uint64_t needed = used_bytes(meter) + (bytes + GRANULE - 1) / GRANULE * GRANULE;
     uint64_t wanted = needed > reserved ? needed : reserved;
@@ -179,6 +171,11 @@ void unevictable_settle(struct meter *meter)
     if (reserved != meter->charged) {
         charge(meter, reserved);
     }
+}
+
+CUresult unevictable_charge_graphs(struct meter *meter, uint64_t expected)
+{
+    return charge(meter, reserved_bytes(meter) + expected);
 }
 
 void unevictable_settle_pools(void)

@@ -31,10 +31,13 @@ struct meter;
 struct meter *unevictable_meter(CUmemoryPool handle, struct device *device);
 /* NULL: there is none yet. */
 struct meter *unevictable_find_meter(CUmemoryPool handle, CUdevice ordinal);
-/* Charges `bytes` that the memory may grow by. */
+/* Charges `bytes` that the memory of a pool may grow by. */
 CUresult unevictable_expect(struct meter *meter, uint64_t bytes);
-/* Charges what the memory really takes now. */
+/* Charges what the memory of a pool really takes now. */
 void unevictable_settle(struct meter *meter);
+/* Charges what the memory of graphs takes now, and `expected` bytes that the driver has yet to take
+ * (graph_memory.h). */
+CUresult unevictable_charge_graphs(struct meter *meter, uint64_t expected);
 /* Settles the meters of all pools: pools shrink when the program waits for the GPU. */
 void unevictable_settle_pools(void);
 /* The pool is destroyed. Memory of it that is not freed yet stays charged. */

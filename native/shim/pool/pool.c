@@ -9,6 +9,7 @@
 #include "shim/mem/address_info.h"
 #include "shim/mem/extent.h"
 #include "shim/mem/extent_table.h"
+#include "shim/mem/graph_memory.h"
 #include "shim/mem/unevictable.h"
 #include "shim/pool/heap.h"
 #include "shim/pool/stream_fence.h"
@@ -206,6 +207,7 @@ void pools_forget_context(struct device *device, CUcontext context)
     trim_give_back(&taken);
     unevictable_forget_context(context);
     if (device->context_count == 0) {
+        graph_memory_forget_device(device);
         unevictable_forget_device(device);
     }
 }
@@ -215,5 +217,6 @@ void pools_after_fork(void)
     trim_after_fork();
     stream_fences_after_fork();
     unevictable_after_fork();
+    graph_memory_after_fork();
     heap_after_fork();
 }
