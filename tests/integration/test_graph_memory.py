@@ -1,4 +1,4 @@
-"""Memory that graphs allocate."""
+"""Memory that graphs allocate, and memory that is freed beside a capture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MakeNode = Callable[[str], Node]
 Build = Callable[[str], Path]
 
 
-@pytest.mark.parametrize("name", ["graph_memory"])
+@pytest.mark.parametrize("name", ["graph_memory", "capture_frees"])
 def test_memory_that_is_free_is_there_for_the_next(
     make_node: MakeNode, build: Build, kernels: Path, name: str
 ) -> None:

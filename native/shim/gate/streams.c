@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "shim/base/driver.h"
+#include "shim/base/message.h"
 #include "shim/gate/gate.h"
 
 #define NAP_NS 20000L
@@ -252,6 +253,24 @@ static bool is_quiet(CUcontext context)
         }
     }
     return !is_busy(CU_STREAM_LEGACY); /* and all streams that it waits for */
+}
+
+bool streams_await_uncaptured(CUcontext context, uint64_t patience_ns)
+{
+    uint64_t began = now_ns();
+    bool over = false;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+    while (!over && now_ns() - began < patience_ns) {
+        lock_take(&streams_lock);
+        over = is_quiet(context);
+        lock_drop(&streams_lock);
+        if (!over) {
+            nap(NAP_NS);
+        }
+    }
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
+    return over;
 }
 
 void streams_drain(CUcontext context)

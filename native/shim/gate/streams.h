@@ -8,6 +8,7 @@
 #define MOIETY_SHIM_GATE_STREAMS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "cuda/cuda_abi.h"
 #include "shim/base/lock.h"
@@ -29,6 +30,9 @@ void streams_will_capture(CUstream stream);
 
 /* Waits for all that was submitted in the current context. False, with nothing done: a capture is open. */
 bool streams_synchronise(CUresult *result);
+/* Waits, while a capture is open, until nothing that was submitted in the current context is unfinished but what captures
+ * hold. False: it was not over in time. */
+bool streams_await_uncaptured(CUcontext context, uint64_t patience_ns);
 /* Control thread, with this context current and the gate closed: returns when nothing submitted in it
  * is unfinished but what captures hold, or when the gate was opened again. */
 void streams_drain(CUcontext context);

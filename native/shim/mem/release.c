@@ -19,10 +19,13 @@
  * freeing without having waited would take memory away from under running work. */
 struct later {
     struct later *next;
+    uint64_t number; /* rises from one to the next */
     CUdeviceptr pointer;
     CUcontext context;
 };
 static struct later *later; /* under extent_lock */
+
+#define PATIENCE_NS 1000000000ull /* for work that runs beside a capture, where memory is needed */
 
 static CUresult put_off(CUdeviceptr pointer, CUcontext context)
 {
@@ -42,7 +45,7 @@ static CUresult put_off(CUdeviceptr pointer, CUcontext context)
             return CUDA_ERROR_INVALID_VALUE; /* freed twice */
         }
     }
-    *made = (struct later){later, pointer, context};
+    *made = (struct later){later, extent_next_sequence(), pointer, context};
     later = made;
     return CUDA_SUCCESS;
 }
@@ -168,6 +171,75 @@ void release_after_capture(void)
         }
         free(next);
     }
+}
+
+static bool await_device(const struct device *device)
+{
+    CUcontext contexts[CONTEXTS_MAX];
+    uint32_t count = device_contexts(device, contexts);
+    bool over = true;
+    for (uint32_t i = 0; i < count && over; i++) {
+        over = DRIVER(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS;
+        if (over) {
+            over = streams_await_uncaptured(contexts[i], PATIENCE_NS);
+            device_pop();
+        }
+    }
+    return over;
+}
+
+/* Whether nothing runs on any device but what captures hold: peers use its memory, too. */
+static bool await_devices(void)
+{
+    struct mw_slot *slot = gate_block();
+    bool over = true;
+    for (struct device *d = device_next(NULL); d && over; d = device_next(d)) {
+        over = await_device(d);
+    }
+    gate_unblock(slot);
+    return over;
+}
+
+/* One free on the device that was deferred before `number`, out of the list; NULL: there is none. */
+static struct later *take_later_before(const struct device *device, uint64_t number)
+{
+    LOCK_SCOPE(&extent_lock);
+    for (struct later **at = &later; *at; at = &(*at)->next) {
+        struct later *found = *at;
+        const struct extent *extent = extent_table_find(found->pointer);
+        if (extent && extent->device == device && found->number < number) {
+            *at = found->next;
+            return found;
+        }
+    }
+    return NULL;
+}
+
+static bool is_deferred(const struct device *device)
+{
+    LOCK_SCOPE(&extent_lock);
+    for (const struct later *each = later; each; each = each->next) {
+        const struct extent *extent = extent_table_find(each->pointer);
+        if (extent && extent->device == device) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool release_deferred(const struct device *device)
+{
+    struct later *next;
+    bool any = false;
+    uint64_t number = extent_next_sequence(); /* what is deferred later may be used by later work */
+    if (!is_deferred(device) || !await_devices()) {
+        return false;
+    }
+    while ((next = take_later_before(device, number)) != NULL) {
+        any |= free_now(next->pointer) == CUDA_SUCCESS;
+        free(next);
+    }
+    return any;
 }
 
 bool release_address(CUdeviceptr pointer, CUresult *result)

@@ -18,6 +18,9 @@ bool release_address(CUdeviceptr pointer, CUresult *result);
 void release_after_capture(void);
 /* The same while a capture is open, once nothing runs on a GPU. Control thread. */
 void release_after_drain(void);
+/* Memory is needed while a capture is open: frees what was deferred on the device, once nothing that is submitted uses
+ * it. True: there was some. No lock is held. */
+bool release_deferred(const struct device *device);
 /* Frees all that was allocated in a context; NULL: on the device. */
 void release_context(struct device *device, CUcontext context);
 

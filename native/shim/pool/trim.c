@@ -198,6 +198,7 @@ void trim_note_free(void) { atomic_store_explicit(&trim_is_due, true, memory_ord
 bool trim_reclaim(const struct device *device)
 {
     bool any = shrink_all(device, true);
+    any |= release_deferred(device);
     return await_others() || any;
 }
 
