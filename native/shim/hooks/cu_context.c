@@ -138,10 +138,20 @@ static void forget(CUcontext context)
     streams_forget_context(context);
 }
 
+/* A primary context is released and not destroyed: the driver refuses, and all that is in it stays. */
+static bool is_primary(CUcontext context)
+{
+    const struct device *device = device_next(NULL);
+    while (device && device->primary != context) {
+        device = device_next(device);
+    }
+    return device != NULL;
+}
+
 static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 {
     struct device *device = NULL;
-    if (!client_is_active()) {
+    if (!client_is_active() || !context || is_primary(context)) {
         return real(context);
     }
     lock_take(&contexts_lock);

@@ -67,13 +67,14 @@ int main(void)
     CUgraph graph;
     CUdeviceptr seen;
     size_t count = 0;
-    begin();
+    CUcontext primary = begin();
     OK(cuStreamCreate(&captures, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&works, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc_v2(&seen, MIB));
     kernel("spin_us");
     OK(cuStreamBeginCapture_v2(captures, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuMemsetD32Async(seen, 1, 1, captures));
+    EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2(primary)); /* and changes nothing */
     plain(seen);
     of_its_own();
     of_a_pool(seen);
