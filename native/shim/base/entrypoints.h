@@ -28,6 +28,8 @@
 #define CLASS_cuCtxCreate_v3 OWN
 #define CLASS_cuCtxCreate_v4 OWN
 #define CLASS_cuCtxCreate OWN
+#define CLASS_cuCtxAttach OWN
+#define CLASS_cuCtxDetach OWN
 #define CLASS_cuCtxDestroy OWN
 #define CLASS_cuCtxEnablePeerAccess OWN
 #define CLASS_cuCtxDisablePeerAccess OWN

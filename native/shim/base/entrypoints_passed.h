@@ -31,8 +31,6 @@
 #define CLASS_cuDevicePrimaryCtxSetFlags_v2 PASS
 #define CLASS_cuDeviceSetGraphMemAttribute PASS
 #define CLASS_cuDeviceSetMemPool PASS
-#define CLASS_cuCtxAttach PASS
-#define CLASS_cuCtxDetach PASS
 #define CLASS_cuCtxGetApiVersion PASS
 #define CLASS_cuCtxGetCacheConfig PASS
 #define CLASS_cuCtxGetCurrent PASS

@@ -1,4 +1,5 @@
 /* Start, devices and contexts: where the agent learns which GPUs a process uses. */
+#include <stdlib.h>
 #include <time.h>
 
 #include "shim/agent/client_report.h"
@@ -138,6 +139,41 @@ static void forget(CUcontext context)
     streams_forget_context(context);
 }
 
+/* Old programs attach themselves to a context more than once, and detach as often: the last time destroys it. */
+static struct attachment {
+    struct attachment *next;
+    CUcontext context;
+} *attachments; /* under contexts_lock */
+
+CUresult cuCtxAttach(CUcontext *ctx, unsigned int flags)
+{
+    CUresult result = DRIVER(cuCtxAttach)(ctx, flags);
+    struct attachment *made =
+        result == CUDA_SUCCESS && client_is_active() ? malloc(sizeof(*made)) : NULL;
+    if (made) {
+        LOCK_SCOPE(&contexts_lock);
+        *made = (struct attachment){attachments, *ctx};
+        attachments = made;
+    }
+    return result;
+}
+
+/* True: the context was attached to once more, and stays. */
+static bool take_attachment(CUcontext context)
+{
+    LOCK_SCOPE(&contexts_lock);
+    struct attachment **at = &attachments;
+    while (*at && (*at)->context != context) {
+        at = &(*at)->next;
+    }
+    struct attachment *gone = *at;
+    if (gone) {
+        *at = gone->next;
+        free(gone);
+    }
+    return gone != NULL;
+}
+
 /* A primary context is released and not destroyed: the driver refuses, and all that is in it stays. */
 static bool is_primary(CUcontext context)
 {
@@ -163,6 +199,10 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
         device_add_context(device, context);
     }
     lock_drop(&contexts_lock);
+    if (result == CUDA_SUCCESS) {
+        while (take_attachment(context)) {
+        }
+    }
     if (known && result == CUDA_SUCCESS) {
         context_gone(device, context);
     }
@@ -172,6 +212,11 @@ static CUresult destroy(CUcontext context, CUresult (*real)(CUcontext))
 CUresult cuCtxDestroy(CUcontext context) { return destroy(context, DRIVER(cuCtxDestroy)); }
 
 CUresult cuCtxDestroy_v2(CUcontext context) { return destroy(context, DRIVER(cuCtxDestroy_v2)); }
+
+CUresult cuCtxDetach(CUcontext ctx)
+{
+    return take_attachment(ctx) ? DRIVER(cuCtxDetach)(ctx) : destroy(ctx, DRIVER(cuCtxDetach));
+}
 
 static CUresult retain(CUcontext *context, CUdevice dev)
 {

@@ -173,8 +173,27 @@ CUresult cuCtxAttach(CUcontext *out, unsigned int flags)
     if (flags || !out) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    sg_contexts_lock();
+    context->attached++;
+    sg_contexts_unlock();
     *out = context;
     return CUDA_SUCCESS;
 }
 
-CUresult cuCtxDetach(CUcontext context) { return cuCtxDestroy_v2(context); }
+static int detach(CUcontext context)
+{
+    sg_contexts_lock();
+    int attached = context->attached != 0;
+    context->attached -= attached;
+    sg_contexts_unlock();
+    return attached;
+}
+
+CUresult cuCtxDetach(CUcontext context)
+{
+    SG_ENTER();
+    if (sg_handle_is(context, SG_CONTEXT_TYPE) && detach(context)) {
+        return CUDA_SUCCESS;
+    }
+    return cuCtxDestroy_v2(context);
+}

@@ -14,6 +14,7 @@ struct CUctx_st {
     unsigned flags;
     unsigned version; /* the API version it was created with */
     int primary, retained;
+    unsigned attached; /* how often a program attached itself to it, beside making it */
     int destroyed;
     uint32_t faults_seen;  /* GPU errors that this context has looked at */
     CUresult sticky_error; /* ends all work of this context; CUDA_SUCCESS: none */

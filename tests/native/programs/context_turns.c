@@ -73,6 +73,19 @@ static void be_born(struct life *life, u64 round)
     OK(cuCtxPopCurrent_v2(&now));
 }
 
+/* As old programs do: the context stays until it was detached from as often as it was made and attached to. */
+static void detach(CUcontext context)
+{
+    CUcontext now;
+    int least, greatest;
+    OK(cuCtxPushCurrent_v2(context));
+    OK(cuCtxAttach(&now, 0));
+    OK(cuCtxDetach(context));
+    OK(cuCtxGetStreamPriorityRange(&least, &greatest));
+    OK(cuCtxPopCurrent_v2(&now));
+    OK(cuCtxDetach(context));
+}
+
 static u64 die(struct life *life, u64 round)
 {
     CUcontext now;
@@ -85,7 +98,11 @@ static u64 die(struct life *life, u64 round)
     } else {
         usleep(20000); /* others have the GPU */
     }
-    OK(cuCtxDestroy_v2(life->context));
+    if (round % 3 == 0) {
+        detach(life->context);
+    } else {
+        OK(cuCtxDestroy_v2(life->context));
+    }
     return wrong + (cuMemFree_v2(life->at) != CUDA_ERROR_INVALID_VALUE);
 }
 
