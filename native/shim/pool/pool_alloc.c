@@ -6,6 +6,7 @@
 #include "shim/base/lock.h"
 #include "shim/base/message.h"
 #include "shim/gate/gate.h"
+#include "shim/gate/streams.h"
 #include "shim/mem/accounting.h"
 #include "shim/mem/alloc.h"
 #include "shim/mem/device.h"
@@ -159,14 +160,16 @@ static void await_frees(const struct device *device)
     uint64_t began = now_ns();
     struct timespec pause = {0, PAUSE_NS};
     bool pending = true;
-    while (pending && !gate_in_capture() && now_ns() - began < PATIENCE_NS) {
+    while (pending && now_ns() - began < PATIENCE_NS) {
         pending = false;
+        lock_take(&streams_lock);
         lock_take(&pools_lock);
-        stream_fences_poll();
+        stream_fences_poll_uncaptured();
         for (struct pool *pool = pools; pool && !pending; pool = pool->next) {
             pending = pool->ordinal == device->ordinal && heap_is_pending(pool->segments);
         }
         lock_drop(&pools_lock);
+        lock_drop(&streams_lock);
         if (pending) {
             nanosleep(&pause, NULL);
         }

@@ -183,33 +183,51 @@ static bool in_other_context(const struct stream_fence *fence)
            (DRIVER(cuCtxGetCurrent)(&current) != CUDA_SUCCESS || current != fence->context);
 }
 
+/* What is asked of a stream that captures, or of the legacy one while a blocking one does, breaks the capture. */
+static bool is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return gate_in_capture() && (DRIVER(cuStreamIsCapturing)(stream, &status) != CUDA_SUCCESS ||
+                                 status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* False: the stream cannot be asked by itself. */
+static bool can_ask(const struct stream_fence *fence)
+{
+    return can_name(fence) && !in_other_context(fence) && !is_captured(fence->stream) &&
+           (!fence->blocking || !is_captured(CU_STREAM_LEGACY));
+}
+
 static bool look(struct stream_fence *fence)
 {
     uint64_t before = fence->over;
-    if (can_name(fence) && !in_other_context(fence) && is_idle(fence)) {
+    if (can_ask(fence) && is_idle(fence)) {
         fence->over = fence->freed;
         return true;
     }
     if (fence->recorded > fence->over && says_over(DRIVER(cuEventQuery)(fence->event))) {
         fence->over = fence->recorded;
     }
-    if (fence->recorded <= fence->over && fence->over < fence->freed && can_name(fence)) {
+    if (fence->recorded <= fence->over && fence->over < fence->freed && can_name(fence) &&
+        !is_captured(fence->stream)) {
         record(fence);
     }
     return fence->over > before;
 }
 
-bool stream_fences_poll(void)
+bool stream_fences_poll(void) { return !gate_in_capture() && stream_fences_poll_uncaptured(); }
+
+bool stream_fences_poll_uncaptured(void)
 {
     bool further = false;
-    if (gate_in_capture()) {
-        return false; /* asking could break it */
-    }
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
     for (struct stream_fence *fence = fences; fence; fence = fence->next) {
         if (fence->pieces && fence->over < fence->freed) {
             further |= look(fence);
         }
     }
+    DRIVER(cuThreadExchangeStreamCaptureMode)(&mode);
     return further;
 }
 

@@ -41,8 +41,11 @@ static inline bool stream_fence_is_over(const struct stream_fence *fence, uint64
 {
     return fence->over >= number;
 }
-/* Looks how far the streams are that pieces wait for. True: one has come further. */
+/* Looks how far the streams are that pieces wait for. True: one has come further. While a capture is open nothing is
+ * asked: each question could break one that begins at this moment. */
 bool stream_fences_poll(void);
+/* The same also while a capture is open, of each stream that takes no part in it. With streams_lock. */
+bool stream_fences_poll_uncaptured(void);
 /* Has `stream` wait for all frees of the fence. */
 CUresult stream_fence_await(struct stream_fence *fence, CUstream stream);
 /* A stream is about to be destroyed; a context is gone, and all that ran in it is over. */

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "shim/gate/streams.h"
 #include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
 
@@ -165,6 +166,9 @@ static bool shrink_all(const struct device *device, bool all)
         struct taken taken = {0};
         bool looked = false;
         bool found = false;
+        if (all) { /* it is asked beside captures as well */
+            lock_take(&streams_lock);
+        }
         lock_take(&pools_lock);
         atomic_store_explicit(&trim_is_due, false, memory_order_relaxed);
         for (struct pool *pool = pools; pool && !found; pool = pool->next) {
@@ -172,7 +176,7 @@ static bool shrink_all(const struct device *device, bool all)
             if (wanted && (all ? pool->used < pool->reserved : may_shrink(pool))) {
                 if (!looked) {
                     looked = true;
-                    stream_fences_poll();
+                    (void)(all ? stream_fences_poll_uncaptured() : stream_fences_poll());
                 }
                 found = trim_take(pool, all ? 0 : pool->threshold, all ? 0 : parts_to_keep(pool),
                                   &taken);
@@ -181,6 +185,9 @@ static bool shrink_all(const struct device *device, bool all)
         }
         trim_remove_empty();
         lock_drop(&pools_lock);
+        if (all) {
+            lock_drop(&streams_lock);
+        }
         more = trim_give_back(&taken);
         any |= more;
     }

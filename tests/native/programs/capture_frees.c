@@ -11,7 +11,7 @@
 #define ROUNDS 6
 #define KERNEL_US 20000ull
 
-static CUstream captures, works;
+static CUstream captures, works, others;
 
 /* Freeing waits for work that is submitted, and that is known by what it leaves. */
 static void use(CUdeviceptr at, CUdeviceptr seen)
@@ -39,15 +39,23 @@ static void plain(CUdeviceptr seen)
     }
 }
 
+/* What was freed in one stream of a pool is there for another, and for what is no pool's. */
 static void of_a_pool(CUdeviceptr seen)
 {
     CUdeviceptr at;
     OK(cuMemAlloc_v2(&at, BYTES));
     use(at, seen);
     OK(cuMemFree_v2(at));
-    OK(cuMemAllocAsync(&at, BYTES, works));
-    OK(cuMemFreeAsync(at, works));
+    for (int i = 0; i < ROUNDS; i++) {
+        CUstream stream = i % 2 ? works : others;
+        OK(cuMemAllocAsync(&at, BYTES, stream));
+        OK(cuStreamSynchronize(stream));
+        use(at, seen);
+        OK(cuMemFreeAsync(at, works));
+    }
     OK(cuStreamSynchronize(works));
+    OK(cuMemAlloc_v2(&at, BYTES));
+    OK(cuMemFree_v2(at));
 }
 
 static void of_its_own(void)
@@ -70,14 +78,15 @@ int main(void)
     CUcontext primary = begin();
     OK(cuStreamCreate(&captures, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&works, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&others, CU_STREAM_NON_BLOCKING));
     OK(cuMemAlloc_v2(&seen, MIB));
     kernel("spin_us");
     OK(cuStreamBeginCapture_v2(captures, CU_STREAM_CAPTURE_MODE_RELAXED));
     OK(cuMemsetD32Async(seen, 1, 1, captures));
     EXPECT(CUDA_ERROR_INVALID_CONTEXT, cuCtxDestroy_v2(primary)); /* and changes nothing */
     plain(seen);
-    of_its_own();
     of_a_pool(seen);
+    of_its_own();
     OK(cuStreamEndCapture(captures, &graph));
     OK(cuGraphGetNodes(graph, NULL, &count));
     CHECK(count == 1);
