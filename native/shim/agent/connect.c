@@ -6,6 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "shim/base/descriptors.h"
+
 static int receive_welcome(int socket, union agent_message *answer, int *lease_fd)
 {
     union {
@@ -64,8 +66,9 @@ int connect_agent(const char *path, const struct mw_hello *hello, int memfd,
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
     int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    made = made < 0 ? -errno : descriptors_move(made);
     if (made < 0) {
-        return -errno;
+        return made;
     }
     int error = connect(made, (struct sockaddr *)&address, sizeof(address)) < 0 ? -errno : 0;
     if (!error) {

@@ -14,6 +14,7 @@
 #include "shim/agent/connect.h"
 #include "shim/agent/socket.h"
 #include "shim/agent/terminal_notice.h"
+#include "shim/base/descriptors.h"
 #include "shim/base/message.h"
 
 #define RETRY_NS 20000000L
@@ -33,9 +34,10 @@
 
 static int make_counters(struct session *session)
 {
-    int fd = (int)syscall(SYS_memfd_create, "moiety-counters", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int made = (int)syscall(SYS_memfd_create, "moiety-counters", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = made < 0 ? -errno : descriptors_move(made);
     if (fd < 0) {
-        return -errno;
+        return fd;
     }
     void *at = MAP_FAILED;
     if (ftruncate(fd, sizeof(struct mw_counters)) == 0) {

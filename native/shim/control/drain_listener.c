@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/base/descriptors.h"
 #include "shim/base/driver.h"
 #include "shim/base/lock.h"
 #include "shim/base/message.h"
@@ -107,7 +108,7 @@ static void start(void)
     sigset_t before;
     unsigned long thread;
     started = true;
-    timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    timer = descriptors_move(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC));
     if (timer < 0) {
         return; /* without a listener only a drain of work that waits for its own threads suffers */
     }
