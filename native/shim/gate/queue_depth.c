@@ -13,8 +13,10 @@
 #include "shim/gate/queue_markers.h"
 
 #define US 1000ull
-/* A wait shorter than this is spent polling: sleeping takes longer. */
-#define SPIN_NS (60 * US)
+/* The last part of a wait is spent polling, because who sleeps may come back this much later than it wanted. With a bound
+ * that costs no throughput that is less: there is other work to do until then. */
+#define SPIN_NS (120 * US)
+#define SPIN_WIDE_NS (60 * US)
 #define NAP_NS (20 * US)
 #define LONG_NAP_NS (1000 * US)
 /* The longest nap with a bound that may cost no throughput (WIDE_NS): the thread is back before the
@@ -88,9 +90,14 @@ static void take_off(struct queue_markers *markers, bool is_done)
     markers->count--;
 }
 
-/* How long it is until `next_ns` more fit under the bound; 0: they fit. A rest of running work of
- * up to an eighth of the bound does not count, or the GPU would stand still between two long
- * kernels. */
+/* How much of running work does not count, or the GPU would stand still between two long kernels: an eighth of the
+ * bound, and for kernels that are longer a quarter of such a kernel, up to half the bound. */
+static uint64_t rest_ns(uint64_t next_ns, uint64_t bound_ns)
+{
+    return max_u64(bound_ns / 8, min_u64(next_ns / 4, bound_ns / 2));
+}
+
+/* How long it is until `next_ns` more fit under the bound; 0: they fit. */
 static uint64_t until_room_ns(const struct queue_markers *markers, uint64_t next_ns,
                               uint64_t bound_ns, uint64_t now)
 {
@@ -104,25 +111,31 @@ static uint64_t until_room_ns(const struct queue_markers *markers, uint64_t next
         return 0;
     }
     uint64_t rest = markers->sum_ns - ran;
-    uint64_t allowed = max_u64(bound_ns > next_ns ? bound_ns - next_ns : 0, bound_ns / 8);
+    uint64_t fits = bound_ns > next_ns ? bound_ns - next_ns : 0;
+    uint64_t allowed = max_u64(fits, rest_ns(next_ns, bound_ns));
     if (markers->count == QUEUE_MARKERS_MAX) {
         return max_u64(rest > allowed ? rest - allowed : 0, 1);
     }
     return rest > allowed ? rest - allowed : 0;
 }
 
-static void take_a_nap(uint64_t waited_ns, uint64_t missing_ns, uint64_t bound_ns)
+/* Returns for how long it slept; 0: it only let others go first. `polled_ns`: for how long this wait has polled. */
+static uint64_t take_a_nap(uint64_t polled_ns, uint64_t missing_ns, uint64_t bound_ns)
 {
     struct timespec nap = {0, NAP_NS};
-    if (missing_ns > 2 * SPIN_NS) {
-        uint64_t most = bound_ns < WIDE_NS ? LONG_NAP_NS : WIDE_NAP_NS;
-        nap.tv_nsec = (long)min_u64(missing_ns / 2, most);
-    } else if (waited_ns < SPIN_NS) {
+    bool is_wide = bound_ns >= WIDE_NS;
+    uint64_t spin_ns = is_wide ? SPIN_WIDE_NS : SPIN_NS;
+    if (missing_ns > spin_ns) {
+        uint64_t most = is_wide ? WIDE_NAP_NS : LONG_NAP_NS;
+        nap.tv_nsec = (long)min_u64(min_u64(missing_ns / 2, missing_ns - spin_ns), most);
+    } else if (polled_ns < spin_ns) {
         sched_yield();
-        return;
+        return 0;
     }
+    uint64_t began = now_ns();
     syscall(SYS_nanosleep, &nap,
             NULL); /* not nanosleep(3): no thread may be cancelled in the middle of a call */
+    return now_ns() - began;
 }
 
 static bool is_patient(const struct queue_markers *markers, uint64_t waited_ns)
@@ -140,6 +153,7 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
     struct mw_slot *slot = NULL;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* a capture may begin elsewhere */
     uint64_t began = 0;
+    uint64_t slept_ns = 0;
     if (!markers->count) {
         return;
     }
@@ -165,7 +179,7 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
             markers->given_up++;
             break;
         }
-        take_a_nap(now - began, missing, bound);
+        slept_ns += take_a_nap(now - began - slept_ns, missing, bound);
     }
     if (began) {
         gate_unblock(slot);
