@@ -5,7 +5,7 @@
 #include "shim/gate/gate.h"
 
 /* The finest step of an idle watch; one for a longer silence looks as often in it. */
-#define WATCH_STEP_NS 1000000ull
+#define WATCH_STEP_NS 250000ull
 #define WATCH_LOOKS 8
 
 static uint64_t watched_us; /* 0: the agent does not want to know */
