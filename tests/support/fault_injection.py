@@ -204,9 +204,9 @@ class Ordeal:
             self._endless.append(started)
         return started
 
-    def start(self, command: list[str]) -> subprocess.Popen[str]:
-        """Any program in a share of its own."""
-        while not (socket := self._workload()):
+    def start(self, command: list[str], *, limited: bool = True) -> subprocess.Popen[str]:
+        """Any program in a share of its own; not `limited`: its processes need more together."""
+        while not (socket := self._workload(LIMIT_BYTES if limited else None)):
             self._revive()
         return self._node.start(
             command,
@@ -218,11 +218,11 @@ class Ordeal:
             },
         )
 
-    def _workload(self) -> str:
+    def _workload(self, limit_bytes: int | None) -> str:
         """A workload's socket; empty if the agent does not live."""
         try:
             with Call(self.directory) as call:
-                share = Share(memory_limit_bytes=LIMIT_BYTES)
+                share = Share(memory_limit_bytes=limit_bytes)
                 wanted = protocol.CreateWorkload("worker", ["worker"], "/", share)
                 return call.ask(wanted, protocol.Created).socket
         except AgentError:
