@@ -62,9 +62,8 @@ def on_idle(context: Context, event: ev.Idle) -> None:
     """Note since when a watched holder has submitted nothing."""
     tenant = context.ledger.tenants.get(event.tenant)
     if tenant and tenant.holds and tenant.epoch == event.epoch:
-        silent_s, tenant.usage.watched_s = tenant.usage.watched_s, 0.0
-        tenant.usage.silent_since_s = context.now_s - silent_s
-        context.fair_share.class_budgets.give_back(tenant, silent_s)
+        tenant.usage.silent_since_s = context.now_s - tenant.usage.watched_s
+        tenant.usage.watched_s = 0.0
 
 
 def on_busy(context: Context, event: ev.Busy) -> None:

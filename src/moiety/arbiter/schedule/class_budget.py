@@ -8,9 +8,9 @@ where they are, so the order of classes holds among all who were promised nothin
 
 The account is a budget for each rank of promised tenants, in GPU-seconds: time that is not promised
 is paid in, the time of tenants above that rank is paid out while a promised tenant wants the GPU.
-What they have while none does is taken from no promise, and neither is the silence after which one
-of them gives way: a program that works a hundredth of the time goes first for ever. All other time
-counts, so over a long time the classes above never had more of what was wanted than was paid in.
+What they have while none does is taken from no promise. All other time counts, also that of a
+holder that is silent, since only its own word says so. So over a long time the classes above never
+had more of what was wanted than was paid in.
 """
 
 from __future__ import annotations
@@ -47,8 +47,6 @@ class Budget:
     is_wanted: bool = True
     """Whether a promised tenant of the rank wants time."""
     is_spent: bool = False
-    paid_for_s: float = 0.0
-    """For how long the classes above have been paying by now, without a break."""
 
     @property
     def most_s(self) -> float:
@@ -62,20 +60,12 @@ class Budget:
 
     def advance(self, elapsed_s: float, longest_s: Callable[[], float]) -> None:
         """Pay in and out; `longest_s` bounds what is owed, besides a whole window."""
-        pays = self.is_wanted and self.used > 0
-        self.paid_for_s = self.paid_for_s + elapsed_s if pays else 0.0
         more_s = (self.free - self.used) * elapsed_s
         if more_s < 0:
             least_s = -self.most_s - longest_s() if self.is_wanted else self.left_s
             more_s = max(more_s, min(0.0, least_s - self.left_s))
         self.left_s = min(self.most_s, self.left_s + more_s)
         self.judge()
-
-    def give_back(self, silent_s: float, rate: float) -> None:
-        """Pay in what was paid for the last `silent_s`, in which nothing was done at that rate."""
-        silent_s = min(silent_s, self.paid_for_s)
-        self.paid_for_s -= silent_s
-        self.left_s = min(self.most_s, self.left_s + rate * silent_s)
 
     def judge(self) -> None:
         """Find out whether it is used up."""
@@ -137,12 +127,6 @@ class ClassBudgets:
             budget.advance(elapsed_s, longest_s)
             if budget.is_spent is not was_spent:
                 self._ledger.parts_changed = True
-
-    def give_back(self, tenant: Tenant, silent_s: float) -> None:
-        """Take back what was charged for a time in which a holder turns out to have been silent."""
-        for bound, budget in self._budgets:
-            if any(each is tenant for each in bound.above):
-                budget.give_back(silent_s, tenant.gpus[bound.key[0]].rate)
 
     def refresh(self) -> None:
         """Find who is raised, and the budgets anew if shares or tenants changed."""
