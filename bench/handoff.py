@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from bench.decision import decision_us
 from bench.figure import Figure
+from bench.wake import CHARGED
 from moiety.agent.control.client import call
 from moiety.agent.control.protocol import Recorded
 from moiety.agent.system.paths import Directory
@@ -39,8 +40,6 @@ LINK_BYTES_PER_S = 1_000_000_000
 DATA_GPU = f"A100-80:memory=288MiB,link={LINK_BYTES_PER_S // 1_000_000}MB/s,residue=2MiB"
 DATA_BYTES = 160 * MIB
 CHUNK_BYTES = 2 * MIB
-CHARGED = "bandwidth=72GB/s,charged=1"
-"""The card's memory is as much slower than a real one's as its link is."""
 SECONDS = 8
 LONE_S = 60
 PAUSE_S = 0.004
