@@ -6,19 +6,23 @@ import subprocess
 import sys
 
 from moiety.testing.node import Lines, kill
-from tests.support.pool_node import MakePool
+from tests.support.pool_node import MakePool, PoolNode
 
 
-def test_the_list_comes_again_after_a_change(make_pool: MakePool) -> None:
-    pool = make_pool("2xA100-80:memory=96MiB")
-    first = pool.submit("true", name="before", hold=True)
-    watching = subprocess.Popen(
+def watch(pool: PoolNode) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, "-m", "moiety", "queue", "--watch"],
         env=pool.node.env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_the_list_comes_again_after_a_change(make_pool: MakePool) -> None:
+    pool = make_pool("2xA100-80:memory=96MiB")
+    first = pool.submit("true", name="before", hold=True)
+    watching = watch(pool)
     try:
         lines = Lines(watching.stdout)
         assert lines.next().startswith("ID")
@@ -37,13 +41,7 @@ def test_the_list_comes_again_after_a_change(make_pool: MakePool) -> None:
 
 def test_it_ends_without_a_word_when_its_reader_goes_away(make_pool: MakePool) -> None:
     pool = make_pool("2xA100-80:memory=96MiB")
-    watching = subprocess.Popen(
-        [sys.executable, "-m", "moiety", "queue", "--watch"],
-        env=pool.node.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    watching = watch(pool)
     try:
         assert watching.stdout is not None
         assert watching.stderr is not None
