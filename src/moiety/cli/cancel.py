@@ -6,14 +6,12 @@ import sys
 
 import click
 
-from moiety.cli.output import emit_json, output_option
-from moiety.cli.pool_arrays import outcome_line
+from moiety.cli.output import output_option
+from moiety.cli.pool_arrays import act_on
 from moiety.cli.pool_filters import must_be_there
-from moiety.cli.several import each
 from moiety.model.errors import BadArgument
 from moiety.pool.client import PoolClient
-from moiety.pool.connection import of
-from moiety.pool.model.records import PAGE_MAX, WorkPage, WorkRow
+from moiety.pool.model.records import PAGE_MAX, WorkPage
 
 
 @click.command()
@@ -37,15 +35,4 @@ def cancel(targets: tuple[str, ...], project: str, output: str) -> None:
     if not wanted:
         must_be_there(pool, project)
         click.echo(f"project {project} has no work to cancel", err=True)
-
-    def show(target: str, row: WorkRow) -> None:
-        click.echo(outcome_line(pool, target, row))
-
-    rows, code = each(
-        wanted,
-        lambda target: pool.post(of(target, "cancel"), WorkRow),
-        None if output == "json" else show,
-    )
-    if output == "json":
-        emit_json(rows)
-    sys.exit(code)
+    sys.exit(act_on(pool, wanted, "cancel", output))

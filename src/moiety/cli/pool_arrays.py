@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import click
+
+from moiety.cli.output import emit_json
+from moiety.cli.several import each
 from moiety.pool.client import PoolClient
 from moiety.pool.connection import of
 from moiety.pool.model.arrays import TASK, TASKS
@@ -17,6 +23,22 @@ def array_named(target: str, row: WorkRow) -> str | None:
     if target.isdecimal() and int(target) != row.array_id:
         return None
     return str(row.array_id)
+
+
+def act_on(pool: PoolClient, targets: Sequence[str], act: str, output: str) -> int:
+    """Ask the pool to `act` on each target, and say what became of it; returns the exit code."""
+
+    def show(target: str, row: WorkRow) -> None:
+        click.echo(outcome_line(pool, target, row))
+
+    rows, code = each(
+        targets,
+        lambda target: pool.post(of(target, act), WorkRow),
+        None if output == "json" else show,
+    )
+    if output == "json":
+        emit_json(rows)
+    return code
 
 
 def outcome_line(pool: PoolClient, target: str, row: WorkRow) -> str:

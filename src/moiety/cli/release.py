@@ -6,12 +6,9 @@ import sys
 
 import click
 
-from moiety.cli.output import emit_json, output_option
-from moiety.cli.pool_arrays import outcome_line
-from moiety.cli.several import each
+from moiety.cli.output import output_option
+from moiety.cli.pool_arrays import act_on
 from moiety.pool.client import PoolClient
-from moiety.pool.connection import of
-from moiety.pool.model.records import WorkRow
 
 
 @click.command()
@@ -19,16 +16,4 @@ from moiety.pool.model.records import WorkRow
 @output_option
 def release(targets: tuple[str, ...], output: str) -> None:
     """Let a held workload start."""
-    pool = PoolClient()
-
-    def show(target: str, row: WorkRow) -> None:
-        click.echo(outcome_line(pool, target, row))
-
-    rows, code = each(
-        targets,
-        lambda target: pool.post(of(target, "release"), WorkRow),
-        None if output == "json" else show,
-    )
-    if output == "json":
-        emit_json(rows)
-    sys.exit(code)
+    sys.exit(act_on(PoolClient(), targets, "release", output))
