@@ -151,8 +151,12 @@ class SimulatedNode:
             self._ask(self.arbiter, armed, self.now_s, self.now_s + LATE_S)
 
     def _follow(self, arbiter: Arbiter, armed: Armed, from_s: float) -> None:
-        """The same of each that follows: it is armed once the one before it is decided."""
-        for now_s in {max(from_s, armed.not_before_s), min(from_s + LATE_S, armed.not_after_s)}:
+        """The same of each that follows: it is armed once the one before it is decided.
+
+        At the last moment itself the arbiter looks as well, and may first grant what became due.
+        """
+        last_s = min(from_s + LATE_S, armed.not_after_s - EXACT_S)
+        for now_s in {max(from_s, armed.not_before_s), last_s}:
             if from_s <= now_s <= armed.not_after_s:
                 after = copy.deepcopy(arbiter)
                 self._check(after, armed, handle(after, now_s, message(armed)))
