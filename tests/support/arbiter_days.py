@@ -18,10 +18,10 @@ from tests.support.arbiter_invariants import CHUNK_MOST, GPUS, ONE_OWNER, UNEQUA
 from tests.support.arbiter_rules import NEVER, PROCESSES, Anything
 
 
-def first_half(seeds: Sequence[int]) -> list[Any]:
-    """Parameters of a test: the first half is for each run, the rest for `make soak`."""
-    half = len(seeds) // 2
-    return [*seeds[:half], *(pytest.param(seed, marks=pytest.mark.soak) for seed in seeds[half:])]
+def first_quarter(seeds: Sequence[int]) -> list[Any]:
+    """Parameters of a test: the first quarter is for each run, the rest for `make soak`."""
+    few = max(1, len(seeds) // 4)
+    return [*seeds[:few], *(pytest.param(seed, marks=pytest.mark.soak) for seed in seeds[few:])]
 
 
 WEIGHTS = {

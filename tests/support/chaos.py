@@ -27,7 +27,7 @@ from tests.support.virtual_agent import CAPACITY, World
 from tests.support.virtual_process import VirtualProcess
 
 STEPS: Final = 150
-DAYS_IN_CI: Final = 500
+DAYS_IN_CI: Final = 300
 """About a quarter of a minute."""
 PROCESSES_MAX: Final = 5
 DEADLINE_S: Final = 2.0

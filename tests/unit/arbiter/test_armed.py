@@ -13,7 +13,7 @@ from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.schedule.armed import Armed
 from moiety.arbiter.settings import GpuSpec, Settings
 from moiety.model.share import Priority, Share
-from tests.support.arbiter_days import first_half, light_day, pass_by
+from tests.support.arbiter_days import first_quarter, light_day, pass_by
 from tests.support.arbiter_rules import Anything
 from tests.support.simulated_node import SimulatedNode, handle
 
@@ -187,7 +187,7 @@ def days(first: int, last: int, *, light: bool) -> Counter[bool]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", first_half(range(0, 80, 20)))
+@pytest.mark.parametrize("first", first_quarter(range(0, 80, 20)))
 def test_what_is_armed_is_what_is_decided(first: int) -> None:
     fired = days(first, first + 20, light=True)
     assert fired[True]
@@ -195,6 +195,6 @@ def test_what_is_armed_is_what_is_decided(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", first_half(range(1000, 1040, 20)))
+@pytest.mark.parametrize("first", first_quarter(range(1000, 1040, 20)))
 def test_the_same_where_much_is_under_way(first: int) -> None:
     days(first, first + 20, light=False)

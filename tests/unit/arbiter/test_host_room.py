@@ -11,7 +11,7 @@ from moiety.arbiter import events as ev
 from moiety.arbiter import instructions as do
 from moiety.arbiter.machine import Arbiter
 from moiety.arbiter.settings import GpuSpec, Settings, WhenFull
-from tests.support.arbiter_days import first_half, overcommitted_day
+from tests.support.arbiter_days import first_quarter, overcommitted_day
 from tests.support.arbiter_rules import Anything
 from tests.support.simulated_node import SimulatedNode, handle
 from tests.support.simulated_tenants import SimulatedTenant
@@ -246,10 +246,10 @@ def test_what_was_freed_is_counted_anew() -> None:
     assert one.chunks_on(0, resident=False, data=True) == 25
 
 
-@pytest.mark.parametrize("first", first_half(range(0, 120, 30)))
+@pytest.mark.parametrize("first", first_quarter(range(0, 120, 15)))
 def test_many_overcommitted_days(first: int) -> None:
     short = 0
-    for seed in range(first, first + 30):
+    for seed in range(first, first + 15):
         day = Anything()
         for _ in overcommitted_day(day, seed):
             day.what_is_there_fits()
