@@ -19,7 +19,7 @@
 
 static _Atomic uint32_t mode = MW_MEMORY_SWAP;
 
-/* Into the table, where its context may take it along at any moment: it is found out in keep. */
+/* Into the table, where its context may take it along at any moment: `keep` notices that. */
 static int enter(struct extent *extent)
 {
     extent->making = true;

@@ -100,7 +100,7 @@ def parse_bytes(text: str) -> int:
 
 
 class AllocationLimit(NamedTuple):
-    """The most that a program may allocate: bytes, or a part of the memory of its GPU."""
+    """The most that a program or user may allocate: bytes, a part of the GPU, or the larger one."""
 
     size_bytes: int | None
     part: float | None

@@ -1,10 +1,11 @@
 """What one user may have of each GPU, all programs of that user together.
 
-To change a limit: its setting is in `UserLimits` of config/table.py, its rule here;
-agent/control/limits.py carries the rules (`UserLimitsSet`). `refuse` answers what a share may ask
-for, when a program starts; memory.py asks `refuse_user_bytes` for each allocation, credit.py
-`user_room_bytes` before it gives credit on a GPU. A rule is kept with the place where it stands, so
-that a refusal can name it.
+To change a limit: its setting is in `UserLimits` of src/moiety/config/table.py, its rule here.
+A limit of memory is an amount or a part of the GPU (`AllocationLimit`): `_limit_on` makes bytes of
+it, `parse_memory_limit` of model/units.py reads it. agent/control/limits.py carries the rules here
+(`UserLimitsSet`). `refuse` answers what a share may ask for, when a program starts; memory.py asks
+`refuse_user_bytes` for each allocation, credit.py `user_room_bytes` before it gives credit on a
+GPU. A rule is kept with the place where it stands, so that a refusal can name it.
 """
 
 from __future__ import annotations

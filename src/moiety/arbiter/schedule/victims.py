@@ -1,5 +1,7 @@
 """Which tenants give up bytes on a full GPU: resting, then draining, then the end of the queue.
 
+Suspended tenants are first among the resting ones, then who has been idle longest.
+
 A holder is never a victim: it loses its lease first (preempt.py, in the order of `Round.by_turn`).
 Which chunks of a victim leave is decided by its shim (native/shim/swap/victim.c). With overcommit,
 no data leaves that the host has no room for: then host_room.py gives up a tenant instead.
@@ -66,7 +68,7 @@ def _plan(round_: Round, *, zeros_first: bool = False) -> Plan:
 
 
 def _victims(round_: Round, gpu: int) -> Iterator[tuple[Tenant, int]]:
-    """Suspended tenants, idle ones, then the last of the queue first; what each can evict.
+    """Suspended, idle and draining tenants, then the queue from its end; what each can evict.
 
     A draining tenant will be the last of the queue, so its bytes are waited for, and not taken from
     a tenant whose turn comes sooner.
