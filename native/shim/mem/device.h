@@ -9,8 +9,6 @@
 #include "shim/base/lock.h"
 #include "wire/wire.h"
 
-#define CONTEXTS_MAX 64
-
 struct device {
     CUdevice ordinal;
     bool known;    /* the agent has told its limit and chunk size */
@@ -19,9 +17,10 @@ struct device {
     uint64_t total_bytes;
     uint64_t limit_bytes; /* changes at any moment: device_limit reads it */
     uint64_t chunk_bytes;
-    CUcontext primary;                /* the primary context, while it exists */
-    CUcontext contexts[CONTEXTS_MAX]; /* all that exist; any of them can move memory */
+    CUcontext primary;   /* the primary context, while it exists */
+    CUcontext *contexts; /* all that exist; any of them can move memory */
     uint32_t context_count;
+    uint32_t context_room;
     uint32_t creating;           /* threads that are about to add a context */
     uint32_t contexts_destroyed; /* what was made in a destroyed context is gone */
     uint32_t lease_count;        /* rises with each lease; scans of an earlier lease are void */

@@ -1,12 +1,14 @@
 #include "shim/mem/device_contexts.h"
 
 #include <sched.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "shim/agent/client_report.h"
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/gate/streams.h"
+
+#define CONTEXTS_AT_FIRST 8u
 
 struct lock contexts_lock = LOCK_INIT(LOCK_CONTEXTS);
 /* Under device_lock. */
@@ -36,11 +38,17 @@ bool device_has_context(const struct device *device, CUcontext context)
     return has_context(device, context);
 }
 
-/* With device_lock. True: there was room. */
+/* With device_lock. False: no memory. */
 static bool list_context(struct device *device, CUcontext context)
 {
-    if (device->context_count == CONTEXTS_MAX) {
-        return false;
+    if (device->context_count == device->context_room) {
+        uint32_t room = device->context_room ? 2 * device->context_room : CONTEXTS_AT_FIRST;
+        CUcontext *grown = realloc(device->contexts, room * sizeof(CUcontext));
+        if (!grown) {
+            return false;
+        }
+        device->contexts = grown;
+        device->context_room = room;
     }
     device->contexts[device->context_count++] = context;
     return true;
@@ -166,20 +174,22 @@ void device_pop(void)
     DRIVER(cuCtxPopCurrent_v2)(&context);
 }
 
-uint32_t device_contexts(const struct device *device, CUcontext *contexts)
+/* From the last one to the first: a context that is removed leaves its place to the last one, which had its turn. */
+CUcontext device_next_context(const struct device *device, uint32_t *place)
 {
     LOCK_SCOPE(&device_lock);
-    memcpy(contexts, device->contexts, device->context_count * sizeof(contexts[0]));
-    return device->context_count;
+    uint32_t left = *place < device->context_count ? *place : device->context_count;
+    *place = left ? left - 1 : 0;
+    return left ? device->contexts[left - 1] : NULL;
 }
 
 void device_drain(struct device *device)
 {
-    CUcontext contexts[CONTEXTS_MAX];
-    uint32_t count = device_contexts(device, contexts);
-    for (uint32_t i = 0; i < count; i++) {
-        if (DRIVER(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS) {
-            streams_drain(contexts[i]);
+    uint32_t place = CONTEXTS_ALL;
+    CUcontext context;
+    while ((context = device_next_context(device, &place)) != NULL) {
+        if (DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
+            streams_drain(context);
             device_pop();
         }
     }

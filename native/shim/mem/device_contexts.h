@@ -30,8 +30,10 @@ bool device_push(struct device *device);
 void device_pop(void);
 /* Waits until nothing of this process runs on the device. */
 void device_drain(struct device *device);
-/* Copies the contexts of a device, CONTEXTS_MAX at most; returns how many there are. */
-uint32_t device_contexts(const struct device *device, CUcontext *contexts);
+/* One context of a device after the other, NULL after the last; *place is CONTEXTS_ALL at first. Others may come and go
+ * meanwhile. */
+#define CONTEXTS_ALL UINT32_MAX
+CUcontext device_next_context(const struct device *device, uint32_t *place);
 
 void device_contexts_after_fork(void);
 

@@ -131,11 +131,12 @@ void peer_access_after_fork(void) { opening_count = 0; }
 
 static bool await_device(const struct device *device, CUresult *result)
 {
-    CUcontext contexts[CONTEXTS_MAX];
+    uint32_t place = CONTEXTS_ALL;
+    CUcontext context;
     bool waited = true;
-    uint32_t count = device_contexts(device, contexts);
-    for (uint32_t i = 0; i < count && waited && *result == CUDA_SUCCESS; i++) {
-        if (DRIVER(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS) {
+    while (waited && *result == CUDA_SUCCESS &&
+           (context = device_next_context(device, &place)) != NULL) {
+        if (DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
             waited = streams_synchronise(result);
             device_pop();
         }

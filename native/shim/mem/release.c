@@ -175,13 +175,13 @@ void release_after_capture(void)
 
 static bool await_device(const struct device *device)
 {
-    CUcontext contexts[CONTEXTS_MAX];
-    uint32_t count = device_contexts(device, contexts);
+    uint32_t place = CONTEXTS_ALL;
+    CUcontext context;
     bool over = true;
-    for (uint32_t i = 0; i < count && over; i++) {
-        over = DRIVER(cuCtxPushCurrent_v2)(contexts[i]) == CUDA_SUCCESS;
+    while (over && (context = device_next_context(device, &place)) != NULL) {
+        over = DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS;
         if (over) {
-            over = streams_await_uncaptured(contexts[i], PATIENCE_NS);
+            over = streams_await_uncaptured(context, PATIENCE_NS);
             device_pop();
         }
     }

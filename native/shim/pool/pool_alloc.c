@@ -72,9 +72,9 @@ static CUresult reuse_later(struct pool *pool, uint64_t size, size_t bytes,
 
 static bool is_without_contexts(const struct device *device)
 {
-    CUcontext contexts[CONTEXTS_MAX];
+    uint32_t place = CONTEXTS_ALL;
     struct device *own = NULL;
-    if (device_contexts(device, contexts)) {
+    if (device_next_context(device, &place)) {
         return false;
     }
     /* A context that was made behind our back is known after this. */
