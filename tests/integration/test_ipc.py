@@ -36,6 +36,15 @@ def test_sharing_is_answered_as_without_us(make_node: MakeNode, build: Build) ->
     assert lines_of(shared[1]) == lines_of(alone[1])
 
 
+def test_memory_is_closed_beside_a_capture_when_its_work_is_done(
+    make_node: MakeNode, build: Build, kernels: Path
+) -> None:
+    node = make_node(GPU)
+    node.start_agent()
+    process = node.run([build("ipc_capture")], env={"KERNELS": str(kernels)})
+    assert finish(process) == (0, "ok\n", "")
+
+
 def handoffs(node: Node) -> int:
     return sum(row["handoffs"] for row in node.json("ps"))
 

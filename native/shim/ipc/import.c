@@ -243,7 +243,7 @@ bool ipc_import_close(CUdeviceptr pointer, CUresult *result)
     *result = CUDA_SUCCESS;
     struct ipc_import *gone = take_out(pointer, NULL, &found);
     if (gone) {
-        (void)release_await(gone->context, result); /* not in a capture: it would not survive it */
+        release_await_wholly(gone->context, result);
         unmap(gone);
     }
     return found;

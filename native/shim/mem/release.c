@@ -111,6 +111,29 @@ bool release_await(CUcontext context, CUresult *result)
     return waited;
 }
 
+static void await_beside(CUcontext context)
+{
+    if (context && DRIVER(cuCtxPushCurrent_v2)(context) == CUDA_SUCCESS) {
+        streams_await_uncaptured(context, UINT64_MAX);
+        device_pop();
+    }
+}
+
+void release_await_wholly(CUcontext context, CUresult *result)
+{
+    CUcontext current = NULL;
+    if (release_await(context, result)) {
+        return;
+    }
+    struct mw_slot *slot = gate_block();
+    DRIVER(cuCtxGetCurrent)(&current);
+    await_beside(current);
+    if (context != current) {
+        await_beside(context);
+    }
+    gate_unblock(slot);
+}
+
 /* Under the lock: frees one allocation. *gone: its extent, which is empty and retiring; else NULL. */
 static CUresult free_locked(CUdeviceptr pointer, struct extent **gone)
 {

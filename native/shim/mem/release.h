@@ -27,6 +27,8 @@ void release_context(struct device *device, CUcontext context);
 /* Waits for the work of a context and of the current one, as freeing does. It returns at once without a
  * lease, since nothing runs then. False: a capture is open, and the work may go on. */
 bool release_await(CUcontext context, CUresult *result);
+/* The same, also while a capture is open: then it waits for each stream that takes no part in one. */
+void release_await_wholly(CUcontext context, CUresult *result);
 /* Takes a retiring extent out of the table and destroys it, unless its memory is cached (accounting.h), and
  * tells the agent. Waits until nothing of it is being moved; no lock is held. */
 void release_extent(struct extent *extent);
