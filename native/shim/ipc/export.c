@@ -23,6 +23,7 @@ struct ipc_export {
     CUdeviceptr base; /* of the allocation */
     struct extent *extent;
     bool pinned;          /* the extent has a pin for this export */
+    bool announced;       /* the agent knows the token, so that other processes may have it */
     struct mw_share note; /* what the agent is told of it */
 };
 static struct ipc_export *exports; /* under extent_lock */
@@ -79,7 +80,7 @@ static struct ipc_export *find_base(CUdeviceptr base)
 }
 
 /* Inside the gate, so that all of the extent, which is pinned for this, is resident; with extent_lock held. */
-static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
+static CUresult mark(CUdeviceptr pointer, struct ipc_export **made)
 {
     CUdeviceptr base = 0;
     struct extent *extent = exportable(pointer, &base);
@@ -87,8 +88,7 @@ static CUresult mark(CUdeviceptr pointer, struct ipc_export **made, bool *known)
         return CUDA_ERROR_NOT_FOUND;
     }
     *made = find_base(base);
-    *known = *made != NULL;
-    if (*known) {
+    if (*made) { /* another thread is about to announce it */
         unpin_extent(extent);
         return CUDA_SUCCESS;
     }
@@ -122,17 +122,38 @@ static CUresult find_exported(CUdeviceptr pointer, struct ipc_token *token)
         return CUDA_ERROR_NOT_FOUND;
     }
     const struct ipc_export *export = find_base(base);
-    if (export) {
+    bool announced = export && export->announced;
+    if (announced) {
         *token = export->token;
     }
-    return export ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return announced ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* What the agent answered to the announcement of a token, by this thread or by another. */
+static CUresult settle(const struct ipc_token *token, bool accepted)
+{
+    LOCK_SCOPE(&extent_lock);
+    struct ipc_export **at = &exports;
+    while (*at && memcmp(&(*at)->token, token, sizeof(*token)) != 0) {
+        at = &(*at)->next;
+    }
+    struct ipc_export *export = *at;
+    if (accepted && export) {
+        export->announced = true;
+    } else if (export && !export->announced) {
+        *at = export->next;
+        if (export->pinned) {
+            unpin_extent(export->extent);
+        }
+        free(export);
+    }
+    return accepted ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult ipc_export_token(CUdeviceptr pointer, struct ipc_token *token)
 {
     struct agent_request request = {0};
     struct ipc_export *export = NULL;
-    bool known = false;
     CUresult result = find_exported(pointer, token);
     if (result == CUDA_ERROR_NOT_READY) {
         result = pin_range(pointer, 1, "cuIpcGetMemHandle");
@@ -144,19 +165,16 @@ CUresult ipc_export_token(CUdeviceptr pointer, struct ipc_token *token)
     }
     struct mw_slot *slot = gate_enter();
     lock_take(&extent_lock);
-    result = mark(pointer, &export, &known);
+    result = mark(pointer, &export);
     if (result == CUDA_SUCCESS) {
         *token = export->token;
         request.message.share = export->note;
     }
     lock_drop(&extent_lock);
     gate_leave(slot);
-    if (result == CUDA_SUCCESS && !known) {
-        /* the agent must know the token before another process gets it */
+    if (result == CUDA_SUCCESS) {
         agent_ask(&request, sizeof(request.message.share), MW_EXPORT);
-        if (request.message.header.type != MW_EXPORT) {
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-        }
+        result = settle(token, request.message.header.type == MW_EXPORT);
     }
     return result;
 }
