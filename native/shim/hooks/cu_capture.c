@@ -10,6 +10,7 @@
 #include "shim/gate/stream_capture.h"
 #include "shim/gate/streams.h"
 #include "shim/mem/graph_memory.h"
+#include "shim/mem/graph_reuse.h"
 #include "shim/mem/release.h"
 #include "shim/pool/pool.h"
 
@@ -46,6 +47,9 @@
             stream_capture_remove(flavour(stream), &captured);       \
         }                                                            \
         lock_drop(&streams_lock);                                    \
+        if (captured) {                                              \
+            graph_reuse_forget(captured);                            \
+        }                                                            \
         graph_memory_end_capture(captured, result ? NULL : *graph);  \
         release_after_capture();                                     \
         return result;                                               \
@@ -102,6 +106,7 @@ static CUresult destroy(CUstream stream, CUresult (*real)(CUstream))
     }
     lock_drop(&streams_lock);
     if (captured) {
+        graph_reuse_forget(graph);
         graph_memory_end_capture(graph, NULL);
         release_after_capture();
     }

@@ -4,7 +4,7 @@
 #include "shim/gate/gate.h"
 #include "shim/mem/address_info.h"
 #include "shim/mem/device_contexts.h"
-#include "shim/mem/graph_memory.h"
+#include "shim/mem/graph_reuse.h"
 #include "shim/mem/peer_access.h"
 #include "shim/mem/release.h"
 #include "shim/mem/unevictable.h"
@@ -68,7 +68,8 @@ static bool is_pool(CUmemoryPool handle)
 }
 
 /* What the driver allocates itself: for a graph, or from a pool that others may see. */
-static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, enum told *told)
+static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, enum told *told,
+                       struct graph_part **part)
 {
     struct device *device;
     bool captured = is_captured(stream);
@@ -78,7 +79,7 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, enum 
     }
     if (captured) {
         *told = TOLD_GRAPH;
-        return graph_memory_add(graph_memory_captured(stream), device, bytes);
+        return graph_reuse_begin(stream, device, bytes, part);
     }
     struct meter *meter = unevictable_find_meter(handle, CU_DEVICE_INVALID);
     *told = meter ? TOLD_BYTES : is_pool(handle) ? TOLD_PIN : TOLD_NOT;
@@ -88,11 +89,11 @@ static CUresult expect(CUmemoryPool handle, CUstream stream, size_t bytes, enum 
     return *told == TOLD_PIN ? client_pin_begin(POOL_CALL) : CUDA_SUCCESS;
 }
 
-static void end_told(enum told told, CUresult result, CUstream stream, size_t bytes)
+static void end_told(enum told told, CUresult result, struct graph_part *part,
+                     const CUdeviceptr *pointer)
 {
-    struct device *device;
-    if (told == TOLD_GRAPH && result != CUDA_SUCCESS && device_current(&device) == CUDA_SUCCESS) {
-        graph_memory_take_back(graph_memory_captured(stream), device, bytes);
+    if (told == TOLD_GRAPH) {
+        graph_reuse_end(part, result == CUDA_SUCCESS, result == CUDA_SUCCESS ? *pointer : 0);
     } else if (told == TOLD_PIN) {
         client_pin_end(result == CUDA_SUCCESS);
     } else if (told == TOLD_NOT && result == CUDA_SUCCESS) {
@@ -118,14 +119,16 @@ static CUresult allocate(CUdeviceptr *pointer, size_t bytes, CUstream stream)
         return pool_allocate(pool, pointer, bytes, stream);
     }
     enum told told = TOLD_BYTES;
-    CUresult result = client_is_active() ? expect(handle, stream, bytes, &told) : CUDA_SUCCESS;
+    struct graph_part *part = NULL;
+    CUresult result =
+        client_is_active() ? expect(handle, stream, bytes, &told, &part) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocAsync)(pointer, bytes, stream);
     gate_leave(slot);
-    end_told(told, result, stream, bytes);
+    end_told(told, result, part, pointer);
     return result;
 }
 
@@ -147,14 +150,16 @@ static CUresult allocate_from(CUdeviceptr *pointer, size_t bytes, CUmemoryPool h
         return pool_allocate(pool, pointer, bytes, stream);
     }
     enum told told = TOLD_BYTES;
-    CUresult result = client_is_active() ? expect(handle, stream, bytes, &told) : CUDA_SUCCESS;
+    struct graph_part *part = NULL;
+    CUresult result =
+        client_is_active() ? expect(handle, stream, bytes, &told, &part) : CUDA_SUCCESS;
     if (result != CUDA_SUCCESS) {
         return result;
     }
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemAllocFromPoolAsync)(pointer, bytes, handle, stream);
     gate_leave(slot);
-    end_told(told, result, stream, bytes);
+    end_told(told, result, part, pointer);
     return result;
 }
 
@@ -172,7 +177,8 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ptr, size_t bytes, CUmemoryPo
 static CUresult free_in(CUdeviceptr pointer, CUstream stream)
 {
     CUresult result;
-    if (client_is_active() && pointer && !is_captured(stream)) {
+    bool captured = client_is_active() && is_captured(stream);
+    if (client_is_active() && pointer && !captured) {
         if (pool_free(pointer, stream, false, &result)) {
             return result;
         }
@@ -188,6 +194,9 @@ static CUresult free_in(CUdeviceptr pointer, CUstream stream)
     struct mw_slot *slot = gate_enter();
     result = DRIVER(cuMemFreeAsync)(pointer, stream);
     gate_leave(slot);
+    if (captured && result == CUDA_SUCCESS) {
+        graph_reuse_freed(stream, pointer);
+    }
     trim_note_free();
     return result;
 }

@@ -104,13 +104,15 @@ void graph_memory_take_back(CUgraph graph, const struct device *device, uint64_t
     }
 }
 
-CUgraph graph_memory_captured(CUstream stream)
+struct graph_capture graph_memory_captured(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t id;
-    CUgraph graph = NULL;
-    CUresult result = DRIVER(cuStreamGetCaptureInfo_v2)(stream, &status, &id, &graph, NULL, NULL);
-    return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? graph : NULL;
+    struct graph_capture found = {0};
+    CUresult result = DRIVER(cuStreamGetCaptureInfo_v2)(stream, &status, &found.id, &found.graph,
+                                                        NULL, NULL);
+    return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE
+               ? found
+               : (struct graph_capture){0};
 }
 
 void graph_memory_end_capture(CUgraph captured, CUgraph graph)

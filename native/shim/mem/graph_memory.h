@@ -17,8 +17,12 @@ extern atomic_bool graph_memory_is_used;
 CUresult graph_memory_add(CUgraph graph, struct device *device, uint64_t bytes);
 /* The driver did not make the node. */
 void graph_memory_take_back(CUgraph graph, const struct device *device, uint64_t bytes);
-/* The graph that a stream captures; NULL: none. */
-CUgraph graph_memory_captured(CUstream stream);
+/* What a stream captures: its graph (NULL: none), and a number that no other capture has or had. */
+struct graph_capture {
+    CUgraph graph;
+    cuuint64_t id;
+};
+struct graph_capture graph_memory_captured(CUstream stream);
 /* A capture has ended: what was `captured` is called `graph` now; NULL: it is gone. */
 void graph_memory_end_capture(CUgraph captured, CUgraph graph);
 void graph_memory_instantiated(CUgraph graph, CUgraphExec exec);

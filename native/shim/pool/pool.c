@@ -10,6 +10,7 @@
 #include "shim/mem/extent.h"
 #include "shim/mem/extent_table.h"
 #include "shim/mem/graph_memory.h"
+#include "shim/mem/graph_reuse.h"
 #include "shim/mem/unevictable.h"
 #include "shim/pool/heap.h"
 #include "shim/pool/stream_fence.h"
@@ -218,5 +219,6 @@ void pools_after_fork(void)
     stream_fences_after_fork();
     unevictable_after_fork();
     graph_memory_after_fork();
+    graph_reuse_after_fork();
     heap_after_fork();
 }

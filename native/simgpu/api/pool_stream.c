@@ -1,5 +1,6 @@
 /* The entry points that allocate and free in the order of a stream. */
 #include "simgpu/base/entry.h"
+#include "simgpu/capture/capture.h"
 #include "simgpu/capture/submit.h"
 #include "simgpu/exec/stream_exec.h"
 #include "simgpu/graph/graph_memory.h"
@@ -16,7 +17,7 @@ static CUresult allocate(CUdeviceptr *out, size_t bytes, CUmemoryPool pool, CUst
         if (!out || !pool) {
             return CUDA_ERROR_INVALID_VALUE;
         }
-        SG_TRY(sg_graph_alloc_op(&op, pool->gpu, bytes, out));
+        SG_TRY(sg_capture_alloc_op(stream, &op, pool->gpu, bytes, out));
         return sg_submit(stream, op);
     }
     return pool ? sg_pool_alloc(pool, out, bytes, stream) : CUDA_ERROR_INVALID_VALUE;

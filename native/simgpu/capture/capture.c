@@ -6,6 +6,7 @@
 #include "simgpu/base/resize.h"
 #include "simgpu/graph/graph.h"
 #include "simgpu/graph/graph_exec.h"
+#include "simgpu/graph/graph_memory.h"
 
 static void follow(CUstream stream, const CUgraphNode *nodes, size_t count)
 {
@@ -51,6 +52,19 @@ CUresult sg_capture_op(CUstream stream, struct sg_op *op)
             sg_op_free(op);
         }
         follow(stream, &node, 1);
+    }
+    pthread_mutex_unlock(&sg_captures.lock);
+    return result;
+}
+
+CUresult sg_capture_alloc_op(CUstream stream, struct sg_op **op, unsigned gpu, size_t bytes,
+                             CUdeviceptr *address)
+{
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    pthread_mutex_lock(&sg_captures.lock);
+    if (stream->capture) { /* else another thread has just ended it */
+        result = sg_graph_alloc_op(op, stream->capture->graph, stream->captured,
+                                   stream->captured_count, gpu, bytes, address);
     }
     pthread_mutex_unlock(&sg_captures.lock);
     return result;

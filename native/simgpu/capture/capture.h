@@ -10,6 +10,11 @@
  * over. */
 CUresult sg_capture_op(CUstream stream, struct sg_op *op);
 
+/* Makes work that allocates memory in the capture's graph (graph/graph_memory.h), behind what the stream captured
+ * last. */
+CUresult sg_capture_alloc_op(CUstream stream, struct sg_op **op, unsigned gpu, size_t bytes,
+                             CUdeviceptr *address);
+
 /* Makes a stream wait for a record where the stream or the record belongs to a capture: the stream joins
  * it. */
 CUresult sg_capture_wait(CUstream stream, struct sg_record *record);

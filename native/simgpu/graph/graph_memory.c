@@ -6,6 +6,7 @@
 
 #include "simgpu/base/devices.h"
 #include "simgpu/base/entry.h"
+#include "simgpu/graph/graph_reuse.h"
 #include "simgpu/mem/address.h"
 #include "simgpu/mem/chunk.h"
 #include "simgpu/stream/stream.h"
@@ -19,6 +20,7 @@ struct sg_graph_memory {
     struct sg_chunk *chunk; /* NULL: nothing is behind it */
     struct sg_range *range;
     int allocated, claimed;
+    int unfreed; /* work was made that allocates it, and none yet that frees it again */
     CUstream stream; /* of the last launch, or free */
     uint64_t number;
 };
@@ -156,13 +158,52 @@ static struct sg_graph_memory *find(CUdeviceptr address)
 
 /* ---- work ---- */
 
-CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdeviceptr *address)
+/* The smallest memory of the graph that work behind `after` can have once more; NULL: there is none. */
+static struct sg_graph_memory *reuse(CUgraph graph, const CUgraphNode *after, size_t count,
+                                     unsigned gpu, size_t bytes)
+{
+    struct sg_graph_memory *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (CUgraphNode node = graph->first; node; node = node->next) {
+        const struct sg_op *op = node->op;
+        struct sg_graph_memory *memory =
+            op && op->kind == &sg_kind_graph_free ? op->memory : NULL;
+        if (memory && memory->gpu == gpu && memory->bytes >= bytes && !memory->unfreed &&
+            (!found || memory->bytes < found->bytes) &&
+            sg_graph_memory_is_free(graph, memory, after, count)) {
+            found = memory;
+        }
+    }
+    if (found) {
+        found->refs++;
+        found->unfreed = 1;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void make_op(struct sg_op **op, struct sg_graph_memory *memory, size_t bytes,
+                    CUdeviceptr *address)
+{
+    *op = sg_op_new(&sg_kind_graph_alloc);
+    (*op)->memory = memory;
+    (*op)->memory_bytes = bytes;
+    *address = memory->base;
+}
+
+CUresult sg_graph_alloc_op(struct sg_op **op, CUgraph graph, const CUgraphNode *after, size_t count,
+                           unsigned gpu, size_t bytes, CUdeviceptr *address)
 {
     if (!bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (bytes > sg_profile_of(gpu)->memory_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct sg_graph_memory *again = reuse(graph, after, count, gpu, bytes);
+    if (again) {
+        make_op(op, again, bytes, address);
+        return CUDA_SUCCESS;
     }
     struct sg_graph_memory *made = calloc(1, sizeof *made);
     struct sg_range *range = calloc(1, sizeof *range);
@@ -175,8 +216,13 @@ CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdevi
     }
     *range = (struct sg_range){
         .base = base, .size = bytes, .span = span, .kind = SG_RANGE_GRAPH_MEMORY, .gpu = gpu};
-    *made = (struct sg_graph_memory){
-        .refs = 1, .gpu = gpu, .bytes = bytes, .base = base, .span = span, .range = range};
+    *made = (struct sg_graph_memory){.refs = 1,
+                                     .gpu = gpu,
+                                     .bytes = bytes,
+                                     .base = base,
+                                     .span = span,
+                                     .range = range,
+                                     .unfreed = 1};
     pthread_mutex_lock(&lock);
     for (struct sg_graph_memory *memory = all, *next; memory; memory = next) {
         next = memory->next;
@@ -188,9 +234,7 @@ CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdevi
     sg_ranges_lock();
     sg_ranges_add(range);
     sg_ranges_unlock();
-    *op = sg_op_new(&sg_kind_graph_alloc);
-    (*op)->memory = made;
-    *address = base;
+    make_op(op, made, bytes, address);
     return CUDA_SUCCESS;
 }
 
@@ -200,6 +244,7 @@ CUresult sg_graph_free_op(struct sg_op **op, CUdeviceptr address)
     struct sg_graph_memory *memory = find(address);
     if (memory) {
         memory->refs++;
+        memory->unfreed = 0;
     }
     pthread_mutex_unlock(&lock);
     if (!memory) {
@@ -346,7 +391,7 @@ int sg_graph_memory_of(CUgraphNode node, unsigned *gpu, size_t *bytes, CUdevicep
         return -1;
     }
     *gpu = op->memory->gpu;
-    *bytes = op->memory->bytes;
+    *bytes = op->memory_bytes;
     *address = op->memory->base;
     return 0;
 }

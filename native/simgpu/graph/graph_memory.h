@@ -10,8 +10,10 @@ struct sg_graph_memory;
 extern const struct sg_op_kind sg_kind_graph_alloc;
 extern const struct sg_op_kind sg_kind_graph_free;
 
-/* Makes work that allocates `bytes`, and returns the address. */
-CUresult sg_graph_alloc_op(struct sg_op **op, unsigned gpu, size_t bytes, CUdeviceptr *address);
+/* Makes work that allocates `bytes`, and returns the address. It is to become a node of the graph behind `after`; it
+ * gets memory that the graph has freed by then, if some is large enough. */
+CUresult sg_graph_alloc_op(struct sg_op **op, CUgraph graph, const CUgraphNode *after, size_t count,
+                           unsigned gpu, size_t bytes, CUdeviceptr *address);
 /* Makes work that frees what other work allocates at the address. */
 CUresult sg_graph_free_op(struct sg_op **op, CUdeviceptr address);
 /* Frees it outside of graphs, in a stream's order or (NULL) at once. Returns CUDA_ERROR_INVALID_VALUE if

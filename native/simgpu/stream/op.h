@@ -109,7 +109,10 @@ struct sg_op {
         CUevent event; /* of an event record node, an event wait node */
         struct sg_conditional *conditional;
         uint64_t address; /* to be freed */
-        struct sg_graph_memory *memory;
+        struct {
+            struct sg_graph_memory *memory;
+            size_t memory_bytes; /* of it that an allocation is for */
+        };
         struct {
             uint64_t address, bytes;
             int gpu;

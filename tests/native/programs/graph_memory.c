@@ -161,6 +161,49 @@ static void too_much(void)
     CHECK(free_bytes() == before);
 }
 
+/* Memory that a stream frees in a capture is there for what it allocates behind that, and for nothing else. */
+static void freed_in_the_capture(void)
+{
+    unsigned long long before = free_bytes();
+    CUdeviceptr at, kept;
+    CUevent event;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUstream other;
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    for (int i = 0; i < ROUNDS; i++) { /* together they are larger than the GPU */
+        OK(cuMemAllocAsync(&at, BYTES - (size_t)i * 1024, stream));
+        OK(cuMemsetD8Async(at, (unsigned char)i, 1024, stream));
+        OK(cuMemFreeAsync(at, stream));
+    }
+    CHECK(free_bytes() == before - BYTES);
+    OK(cuMemAllocAsync(&kept, BYTES, stream)); /* the whole again */
+    CHECK(free_bytes() == before - BYTES);
+    OK(cuMemAllocAsync(&at, BYTES, stream)); /* and one beside it */
+    CHECK(free_bytes() == before - 2 * BYTES);
+    OK(cuEventRecord(event, stream));
+    OK(cuStreamWaitEvent(other, event, 0));
+    OK(cuMemFreeAsync(kept, stream));
+    OK(cuMemAllocAsync(&kept, BYTES, other)); /* it runs beside the free */
+    CHECK(free_bytes() == before - 3 * BYTES);
+    OK(cuMemFreeAsync(kept, other));
+    OK(cuEventRecord(event, other));
+    OK(cuStreamWaitEvent(stream, event, 0));
+    OK(cuMemFreeAsync(at, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    launch(exec);
+    CHECK(free_bytes() == before - 3 * BYTES); /* as the driver says */
+    OK(cuGraphExecDestroy(exec));
+    OK(cuDeviceGraphMemTrim(0));
+    OK(cuStreamDestroy_v2(other));
+    OK(cuEventDestroy_v2(event));
+    CHECK(free_bytes() == before);
+}
+
 int main(void)
 {
     begin();
@@ -169,6 +212,7 @@ int main(void)
     given_up();
     trimmed();
     too_much();
+    freed_in_the_capture();
     puts("ok");
     return 0;
 }
