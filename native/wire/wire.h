@@ -247,9 +247,10 @@ struct mw_attach {
 struct mw_attached {
     struct mw_header header;
     uint32_t gpu;
-    uint32_t reserved;
-    uint64_t limit_bytes; /* the most it may allocate: what cuDeviceTotalMem reports */
-    uint64_t chunk_bytes; /* the largest chunk to back allocations with */
+    uint32_t together;     /* 1: the limit holds for all processes of its workload together */
+    uint64_t limit_bytes;  /* the most it may allocate: what cuDeviceTotalMem reports */
+    uint64_t chunk_bytes;  /* the largest chunk to back allocations with */
+    uint64_t others_bytes; /* of that limit: what the others have allocated now */
 };
 
 /* The limit of a workload on a GPU, and what all of its processes allocated there. */

@@ -12,6 +12,7 @@ from moiety.testing.node import Lines, Node, finish
 from tests.integration.verified import RIGHT
 
 MakeNode = Callable[[str], Node]
+Build = Callable[[str], Path]
 MIB = 1 << 20
 
 
@@ -26,7 +27,10 @@ def test_a_second_process_gets_what_the_first_has_left_of_the_limit(
 
     script = f"{work(40, 1000000)} & read go; {work(40, 1)} >&2; echo $?; {work(10, 1)}; wait"
     shell = node.run(["/bin/sh", "-c", script], "--memory-limit", "60MiB", stdin=True)
-    node.until(lambda: any(row["handoffs"] for row in node.json("ps")), "the first one runs")
+    node.until(
+        lambda: any(row["allocated_bytes"] >= 40 * MIB for row in node.json("ps")),
+        "the first one has its memory",
+    )
     (first,) = node.json("ps")
     assert first["limit_bytes"] == 60 * MIB
     try:
@@ -44,3 +48,10 @@ def test_a_second_process_gets_what_the_first_has_left_of_the_limit(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(first["pid"], signal.SIGKILL)
+
+
+def test_each_process_sees_what_all_have_left_of_the_limit(make_node: MakeNode, build: Build) -> None:
+    node = make_node("A100-80:memory=512MiB,residue=1MiB")
+    node.start_agent()
+    done = finish(node.run([build("limit_together")], "--memory-limit", "256MiB"))
+    assert done == (0, "ok\n", ""), done[2]

@@ -113,7 +113,8 @@ static void answer(const union agent_message *message)
         if (message->header.type == MW_REFUSED) {
             print_refusal(&message->refused);
         } else if (message->header.type == MW_ATTACHED) { /* answers resume_tell_state */
-            device_set_limit(message->attached.gpu, message->attached.limit_bytes);
+            device_set_limit(message->attached.gpu, message->attached.limit_bytes,
+                             message->attached.together != 0);
         }
         return;
     }
@@ -182,7 +183,7 @@ static void carry_out(const union agent_message *message)
         credit_revoke(message->amount.gpu);
         break;
     case MW_LIMIT:
-        device_set_limit(message->amount.gpu, message->amount.bytes);
+        device_set_limit(message->amount.gpu, message->amount.bytes, true);
         break;
     case MW_SET_QUEUE_DEPTH:
         queue_depth_set(message->pace.queue_us);

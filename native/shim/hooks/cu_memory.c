@@ -73,7 +73,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
     if (result != CUDA_SUCCESS || !client_is_active() || device_current(&device) != CUDA_SUCCESS) {
         return result;
     }
-    uint64_t used = alloc_bytes(device);
+    uint64_t used = alloc_bytes(device) + device_limit_beside(device);
     uint64_t limit = device_limit(device);
     *total = limit;
     *available = used < limit ? limit - used : 0; /* none where it was lowered below the use */

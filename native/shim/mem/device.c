@@ -76,6 +76,7 @@ static CUresult ask(CUdevice ordinal, enum mw_type type, struct device **answer)
     device->gpu = attached->gpu;
     device->total_bytes = total;
     __atomic_store_n(&device->limit_bytes, attached->limit_bytes, __ATOMIC_RELAXED);
+    __atomic_store_n(&device->limit_together, attached->together != 0, __ATOMIC_RELAXED);
     device->chunk_bytes = attached->chunk_bytes;
     __atomic_store_n(&device->known, true, __ATOMIC_RELEASE);
     if (type == MW_ATTACH) {
@@ -162,12 +163,13 @@ struct device *device_of_gpu(uint32_t gpu)
     return NULL;
 }
 
-void device_set_limit(uint32_t gpu, uint64_t limit_bytes)
+void device_set_limit(uint32_t gpu, uint64_t limit_bytes, bool together)
 {
     LOCK_SCOPE(&device_lock);
     for (uint32_t i = 0; i < device_count; i++) {
         if (devices[i].gpu == gpu) { /* looked up or attached */
             __atomic_store_n(&devices[i].limit_bytes, limit_bytes, __ATOMIC_RELAXED);
+            __atomic_store_n(&devices[i].limit_together, together, __ATOMIC_RELAXED);
         }
     }
 }
@@ -175,6 +177,18 @@ void device_set_limit(uint32_t gpu, uint64_t limit_bytes)
 uint64_t device_limit(const struct device *device)
 {
     return __atomic_load_n(&device->limit_bytes, __ATOMIC_RELAXED);
+}
+
+uint64_t device_limit_beside(const struct device *device)
+{
+    struct agent_request request = {0};
+    if (!__atomic_load_n(&device->limit_together, __ATOMIC_RELAXED) || agent_is_lost() ||
+        fill_attach(&request.message.attach, device->ordinal) != CUDA_SUCCESS) {
+        return 0;
+    }
+    agent_ask(&request, sizeof(request.message.attach), MW_LIMIT_QUERY);
+    const struct mw_attached *attached = &request.message.attached;
+    return attached->header.type == MW_ATTACHED ? attached->others_bytes : 0;
 }
 
 struct device *device_next(const struct device *device)

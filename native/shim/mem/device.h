@@ -16,6 +16,7 @@ struct device {
     uint32_t gpu;  /* the agent's index */
     uint64_t total_bytes;
     uint64_t limit_bytes; /* changes at any moment: device_limit reads it */
+    bool limit_together;  /* the limit holds for all processes of the workload together */
     uint64_t chunk_bytes;
     CUcontext primary;   /* the primary context, while it exists */
     CUcontext *contexts; /* all that exist; any of them can move memory */
@@ -56,9 +57,11 @@ bool device_keep_attached(struct device *device);
 CUresult device_of_ordinal(CUdevice ordinal, struct device **device);
 /* The device with the agent's index; NULL: this process does not use it. */
 struct device *device_of_gpu(uint32_t gpu);
-/* The agent has changed what this process may allocate on a GPU. */
-void device_set_limit(uint32_t gpu, uint64_t limit_bytes);
+/* The agent has changed what this process may allocate on a GPU; `together`: with the others of its workload. */
+void device_set_limit(uint32_t gpu, uint64_t limit_bytes, bool together);
 uint64_t device_limit(const struct device *device);
+/* What other processes have of the limit now. It asks the agent; the caller holds no lock. */
+uint64_t device_limit_beside(const struct device *device);
 /* The next attached device after this one; NULL starts and ends the loop. */
 struct device *device_next(const struct device *device);
 

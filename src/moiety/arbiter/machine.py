@@ -26,7 +26,7 @@ from moiety.arbiter.admission.guarantees import (
 )
 from moiety.arbiter.admission.host_demand import needs
 from moiety.arbiter.admission.just_freed import JustFreed
-from moiety.arbiter.admission.memory import refuse_gang
+from moiety.arbiter.admission.memory import limited_beside, refuse_gang
 from moiety.arbiter.handlers import configuration, lease, lifecycle, memory, pins, suspension
 from moiety.arbiter.handlers.context import Context
 from moiety.arbiter.ledger import Ledger
@@ -313,6 +313,13 @@ class Arbiter:
         """What a tenant has allocated on a GPU, with credit, and has pinned; None: no context."""
         entry = self._context.ledger.entry(tenant, gpu)
         return (entry.allocated_bytes, entry.pinned_bytes) if entry else None
+
+    def limited_beside_bytes(self, tenant: int, gpu: int) -> int | None:
+        """What others have of its workload's limit on a GPU, without credit; None: no such limit."""
+        ledger = self._context.ledger
+        known = ledger.tenants.get(tenant)
+        beside = limited_beside(ledger, known, gpu) if known else None
+        return None if beside is None else sum(on.used_bytes for on in beside)
 
     def credit_bytes(self, tenant: int, gpu: int) -> int:
         """What a process may still allocate on a GPU without a request, in bytes."""

@@ -233,9 +233,10 @@ LAYOUTS: Final[dict[str, Layout]] = {
     "mw_attached": (
         HEADER,
         ("gpu", "I"),
-        ("reserved", "4x"),
+        ("together", "I"),
         ("limit_bytes", "Q"),
         ("chunk_bytes", "Q"),
+        ("others_bytes", "Q"),
     ),
     "mw_limit_reply": (
         HEADER,

@@ -88,8 +88,10 @@ class AttachedMessage(Message, frozen=True):
     type: int = Type.ATTACHED
     serial: int = 0
     gpu: int = 0
+    together: int = 0
     limit_bytes: int = 0
     chunk_bytes: int = 0
+    others_bytes: int = 0
 
 
 class LimitReplyMessage(Message, frozen=True):

@@ -227,11 +227,14 @@ class Executor:
     def attach(self, client: Client, serial: int, gpu: int) -> None:
         """Tell a process how it may use a GPU."""
         client.limits[gpu] = self._gpus[gpu].limit_bytes(client.share)
+        beside = self._arbiter.limited_beside_bytes(client.number, gpu)
         reply = AttachedMessage(
             serial=serial,
             gpu=gpu,
+            together=int(beside is not None),
             limit_bytes=client.limits[gpu],
             chunk_bytes=self._gpus[gpu].budget.chunk_bytes,
+            others_bytes=beside or 0,
         )
         client.connection.send(reply.encode())
 

@@ -93,11 +93,18 @@ def limited_bytes(ledger: Ledger, tenant: Tenant, gpu: int) -> int:
 
     Without one, each process may have as much as the GPU.
     """
-    on, share = tenant.gpus[gpu], tenant.share
+    beside = limited_beside(ledger, tenant, gpu) or []
+    return tenant.gpus[gpu].allocated_bytes + sum(on.allocated_bytes for on in beside)
+
+
+def limited_beside(ledger: Ledger, tenant: Tenant, gpu: int) -> list[Residency] | None:
+    """What other processes of a tenant's workload have there; None if no limit counts them."""
+    share = tenant.share
     is_limited = share.memory_limit_bytes is not None or share.memory_limit_part is not None
     if not (is_limited and tenant.workload):
-        return on.allocated_bytes
-    return sum(o.allocated_bytes for t, o in ledger.on(gpu) if t.workload == tenant.workload)
+        return None
+    there = ((t, on) for t, on in ledger.on(gpu) if t is not tenant)
+    return [on for t, on in there if t.workload == tenant.workload]
 
 
 def refuse_beside_all(ledger: Ledger, gpu: int, tenant: Tenant) -> Refusal | None:
