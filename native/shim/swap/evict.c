@@ -99,6 +99,7 @@ void evict_end_scan(struct transfer *transfer, bool succeeded)
         extent_end_busy(scan->extent, scan->index);
     }
     transfer->scan_count = 0;
+    transfer->leaving.count = 0; /* zeros go first */
 }
 
 void evict_end_order(struct transfer *transfer, uint64_t bytes)
@@ -205,7 +206,7 @@ static enum step next_step(struct transfer *transfer, struct victim *victim, uin
 {
     uint64_t *order = &transfer->orders[0];
     bool can_scan = transfer->copy_streams.zero_scan.function != NULL;
-    *victim = victim_choose(transfer->device, *order, can_scan);
+    *victim = victim_choose(&transfer->leaving, transfer->device, *order, can_scan);
     if (can_scan && victim->unscanned && !transfer->scan_count) {
         begin_scan(transfer);
         return STEP_DONE;

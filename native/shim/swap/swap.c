@@ -87,11 +87,11 @@ static uint64_t soonest_ns(const struct transfer *transfer)
     return soonest;
 }
 
-static bool misses_nothing(const struct transfer *transfer)
+static bool misses_nothing(struct transfer *transfer)
 {
     bool missing;
     LOCK_SCOPE(&extent_lock);
-    victim_choose_to_restore(transfer->device, 0, &missing);
+    victim_choose_to_restore(&transfer->coming, transfer->device, 0, &missing);
     return !missing;
 }
 
@@ -216,6 +216,7 @@ void swap_order(struct device *device, uint64_t bytes, transfer_report *report)
     transfer->restoring = false;
     has_room = false;
     transfer->report = report;
+    transfer->leaving.count = 0;
     if (transfer->order_count == ORDERS_MAX) {
         LOCK_SCOPE(&extent_lock);
         report(device, 0, true, true);

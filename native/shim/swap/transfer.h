@@ -47,6 +47,7 @@ struct transfer {
     transfer_report *report;
     bool restoring; /* there was a budget, and not all is back yet */
     struct direction out, in;
+    struct victims leaving, coming; /* chosen ahead */
     struct victim scans[ZERO_SCAN_AT_ONCE];
     uint32_t scan_count;
     uint32_t hash_count; /* how many of them are hashed: the first */

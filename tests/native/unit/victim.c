@@ -51,7 +51,20 @@ static bool is(struct victim victim, const struct extent *extent, uint32_t index
     return victim.extent == extent && (!extent || victim.index == index);
 }
 
-static struct victim choose(uint64_t mib) { return victim_choose(&device, mib * MIB, true); }
+/* Without what was chosen ahead: chunks are changed here in ways that nothing tells of. */
+static struct victim choose_of(uint64_t bytes, bool can_scan)
+{
+    struct victims none = {.count = 0};
+    return victim_choose(&none, &device, bytes, can_scan);
+}
+
+static struct victim choose(uint64_t mib) { return choose_of(mib * MIB, true); }
+
+static struct victim choose_to_restore(uint64_t room, bool *missing)
+{
+    struct victims none = {.count = 0};
+    return victim_choose_to_restore(&none, &device, room, missing);
+}
 
 static void test_the_largest_that_fits_then_the_youngest(void)
 {
@@ -71,7 +84,7 @@ static void test_zeros_go_first(void)
     one->chunks[1].content = CHUNK_ZERO;
     CHECK(is(choose(16), one, 1));
     one->chunks[1].scanned_turn = device.lease_count - 1; /* an earlier lease: not known any more */
-    CHECK(is(victim_choose(&device, 16 * MIB, false), one, 0));
+    CHECK(is(choose_of(16 * MIB, false), one, 0));
     CHECK(one->chunks[1].content == CHUNK_DATA);
     reset();
 }
@@ -120,7 +133,7 @@ static void test_chunks_that_were_not_scanned_wait(void)
     CHECK(victim_choose_to_scan(&device, found, 4) == 1 && is(found[0], one, 0));
     CHECK(is(choose(16), one, 1) && choose(16).unscanned);
     CHECK(is(choose(4), NULL, 0)); /* too large, while a smaller one may be found to hold zeros */
-    CHECK(is(victim_choose(&device, 8 * MIB, false), one, 0));
+    CHECK(is(choose_of(8 * MIB, false), one, 0));
     reset();
 }
 
@@ -128,19 +141,19 @@ static void test_the_largest_that_there_is_room_for_comes_back(void)
 {
     bool missing = false;
     struct extent *one = WITH(8, 2, 32);
-    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), NULL, 0) && !missing);
+    CHECK(is(choose_to_restore(64 * MIB, &missing), NULL, 0) && !missing);
     for (unsigned i = 0; i < 3; i++) {
         one->chunks[i].state = CHUNK_EVICTED;
     }
-    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), one, 2) && missing);
-    CHECK(is(victim_choose_to_restore(&device, 31 * MIB, &missing), one, 0));
-    CHECK(is(victim_choose_to_restore(&device, 2 * MIB, &missing), one, 1));
-    CHECK(is(victim_choose_to_restore(&device, 1 * MIB, &missing), NULL, 0) && missing);
+    CHECK(is(choose_to_restore(64 * MIB, &missing), one, 2) && missing);
+    CHECK(is(choose_to_restore(31 * MIB, &missing), one, 0));
+    CHECK(is(choose_to_restore(2 * MIB, &missing), one, 1));
+    CHECK(is(choose_to_restore(1 * MIB, &missing), NULL, 0) && missing);
     one->chunks[2].decommit_wanted = true;
     one->chunks[1].state = CHUNK_UNTOUCHED;
-    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), one, 0));
+    CHECK(is(choose_to_restore(64 * MIB, &missing), one, 0));
     one->move_locks = 1;
-    CHECK(is(victim_choose_to_restore(&device, 64 * MIB, &missing), NULL, 0) && missing);
+    CHECK(is(choose_to_restore(64 * MIB, &missing), NULL, 0) && missing);
     reset();
 }
 
@@ -200,10 +213,79 @@ static void test_any_extents(void)
             }
         }
         const struct chunk *best = first_of_all(want);
-        struct victim victim = victim_choose(&device, want, true);
+        struct victim victim = choose_of(want, true);
         CHECK(victim.extent ? &victim.extent->chunks[victim.index] == best : !best);
         reset();
     }
+}
+
+/* Evicts all chunks, one after the other, and restores them: as chosen ahead, and as chosen one by one. */
+static void test_what_is_chosen_ahead_is_what_would_be_chosen_then(void)
+{
+    for (unsigned round = 0; round < 50; round++) {
+        struct victims ahead = {.count = 0};
+        bool missing;
+        for (unsigned e = 0; e < 30; e++) {
+            struct extent *made = WITH(1 + check_random(8), 1 + check_random(40), 4, 4, 4, 4, 4, 4);
+            made->chunks[0].content = check_random(4) ? CHUNK_DATA : CHUNK_ZERO;
+        }
+        for (uint64_t want = 4000 * MIB;;) {
+            struct victim victim = victim_choose(&ahead, &device, want, true);
+            struct victim one = choose_of(want, true);
+            CHECK(is(one, victim.extent, victim.index));
+            if (!victim.extent) {
+                break;
+            }
+            struct chunk *chunk = &victim.extent->chunks[victim.index];
+            chunk->state = CHUNK_EVICTED;
+            want -= chunk->bytes < want ? chunk->bytes : want;
+        }
+        for (uint64_t room = 4000 * MIB;;) {
+            struct victim victim = victim_choose_to_restore(&ahead, &device, room, &missing);
+            CHECK(missing == (victim.extent != NULL));
+            if (!victim.extent) {
+                break;
+            }
+            struct chunk *chunk = &victim.extent->chunks[victim.index];
+            CHECK(is(choose_to_restore(room, &missing), victim.extent, victim.index));
+            chunk->state = CHUNK_RESIDENT;
+            room -= chunk->bytes;
+        }
+        reset();
+    }
+}
+
+static void test_what_was_chosen_ahead_is_forgotten_with_its_extent(void)
+{
+    struct victims ahead = {.count = 0};
+    struct extent *one = WITH(8, 8);
+    struct extent *two = WITH(8, 8);
+    CHECK(is(victim_choose(&ahead, &device, 64 * MIB, true), two, 0));
+    two->chunks[0].state = CHUNK_EVICTED;
+    CHECK(is(victim_choose(&ahead, &device, 64 * MIB, true), two, 1));
+    extent_retire(two);
+    CHECK(is(victim_choose(&ahead, &device, 64 * MIB, true), one, 0));
+    one->pins = 1;
+    CHECK(is(victim_choose(&ahead, &device, 64 * MIB, true), NULL, 0));
+    reset();
+}
+
+/* One look at all chunks is enough for many choices. */
+static void test_all_chunks_are_looked_at_now_and_then(void)
+{
+    struct victims ahead = {.count = 0};
+    unsigned looks = 0;
+    for (unsigned e = 0; e < 60; e++) {
+        WITH(4, 4, 4, 4, 4, 4, 4, 4);
+    }
+    for (unsigned i = 0; i < 480; i++) {
+        struct victim victim = victim_choose(&ahead, &device, 4000 * MIB, true);
+        CHECK(victim.extent != NULL);
+        looks += is(ahead.items[0], victim.extent, victim.index);
+        victim.extent->chunks[victim.index].state = CHUNK_EVICTED;
+    }
+    CHECK(looks == (480 + VICTIMS_AHEAD - 1) / VICTIMS_AHEAD);
+    reset();
 }
 
 int main(void)
@@ -215,5 +297,8 @@ int main(void)
     test_chunks_that_were_not_scanned_wait();
     test_the_largest_that_there_is_room_for_comes_back();
     test_any_extents();
+    test_what_is_chosen_ahead_is_what_would_be_chosen_then();
+    test_what_was_chosen_ahead_is_forgotten_with_its_extent();
+    test_all_chunks_are_looked_at_now_and_then();
     return check_end();
 }
