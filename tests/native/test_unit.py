@@ -43,6 +43,7 @@ SOURCES = {
     "contexts": ("mem/device_contexts", "base/lock", "base/message"),
     "exports": ("ipc/export", "mem/extent_table", *EXTENT),
     "fences": ("pool/stream_fence", "base/lock"),
+    "host_memory": ("swap/host_memory", "swap/host_arena", "base/lock", "base/message"),
     "once": ("base/message",),
     "pointer": ("hooks/cu_pointer", "base/lock", "base/message"),
     "queue_margin": ("gate/queue_margin",),
@@ -59,6 +60,7 @@ BROKEN = {
     "contexts": ("mem/device_contexts", "destroy_ends == ends", "destroy_ends >= ends"),
     "exports": ("ipc/export", "export->announced = true;", ";"),
     "fences": ("pool/stream_fence", "fence->gone = true;\n    }\n    own", "}\n    own"),
+    "host_memory": ("swap/host_arena", "piece->is_lost = false;", ";"),
     "once": ("base/message", "atomic_exchange(said, true)", "atomic_load(said)"),
     "visible": ("base/visible_list", "return -1; /* of several */", "break;"),
     "pointer": (

@@ -191,6 +191,16 @@ uint64_t device_limit_beside(const struct device *device)
     return attached->header.type == MW_ATTACHED ? attached->others_bytes : 0;
 }
 
+uint32_t device_contexts_destroyed(void)
+{
+    uint32_t destroyed = 0;
+    LOCK_SCOPE(&device_lock);
+    for (uint32_t i = 0; i < device_count; i++) {
+        destroyed += devices[i].contexts_destroyed;
+    }
+    return destroyed;
+}
+
 struct device *device_next(const struct device *device)
 {
     LOCK_SCOPE(&device_lock);

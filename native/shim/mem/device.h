@@ -62,6 +62,8 @@ void device_set_limit(uint32_t gpu, uint64_t limit_bytes, bool together);
 uint64_t device_limit(const struct device *device);
 /* What other processes have of the limit now. It asks the agent; the caller holds no lock. */
 uint64_t device_limit_beside(const struct device *device);
+/* How many contexts this process has destroyed, on all devices. */
+uint32_t device_contexts_destroyed(void);
 /* The next attached device after this one; NULL starts and ends the loop. */
 struct device *device_next(const struct device *device);
 

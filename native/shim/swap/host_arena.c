@@ -15,6 +15,7 @@ struct piece {
     uint64_t segment; /* 0: the shim's own memory */
     uint64_t units;
     uint64_t free_units;
+    bool is_lost; /* its registration with the driver has gone with a context, as far as we know */
     unsigned char taken[]; /* one enum unit for each unit */
 };
 
@@ -54,7 +55,7 @@ int host_arena_add(void *base, uint64_t bytes, uint64_t segment)
     if (!made) {
         return -ENOMEM;
     }
-    *made = (struct piece){NULL, base, segment, bytes / UNIT, bytes / UNIT};
+    *made = (struct piece){NULL, base, segment, bytes / UNIT, bytes / UNIT, false};
     LOCK_SCOPE(&lock);
     struct piece **end = &pieces;
     while (*end) {
@@ -206,6 +207,26 @@ bool host_arena_is_all_spare(uint64_t segment)
         }
     }
     return spare;
+}
+
+void host_arena_lose_registrations(void)
+{
+    LOCK_SCOPE(&lock);
+    for (struct piece *p = pieces; p; p = p->next) {
+        p->is_lost = true;
+    }
+}
+
+void *host_arena_take_lost(const void *at, uint64_t *bytes)
+{
+    struct piece *piece = NULL;
+    LOCK_SCOPE(&lock);
+    if (!unit_at(at, &piece) || !piece->is_lost) {
+        return NULL;
+    }
+    piece->is_lost = false;
+    *bytes = piece->units * UNIT;
+    return piece->base;
 }
 
 uint64_t host_arena_bytes(void) { return total; }

@@ -25,6 +25,10 @@ bool host_arena_is_spare(const void *at);
 const unsigned char *host_arena_find_spare(uint64_t bytes);
 /* True if some of a segment is in use, and all of that is spare. */
 bool host_arena_is_all_spare(uint64_t segment);
+/* Contexts are gone, and maybe the registrations that were made in them. */
+void host_arena_lose_registrations(void);
+/* The piece that `at` lies in, if it has to be registered again; NULL: it has not. The caller does so. */
+void *host_arena_take_lost(const void *at, uint64_t *bytes);
 void host_arena_after_fork(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include "shim/agent/socket.h"
 #include "shim/base/driver.h"
 #include "shim/base/message.h"
+#include "shim/mem/device.h"
 #include "shim/swap/clean.h"
 #include "shim/swap/host_arena.h"
 #include "shim/swap/host_segment.h"
@@ -18,6 +19,7 @@
 
 static bool agent_prepares;
 static uint64_t sulk_until_ns;
+static uint32_t contexts_destroyed; /* when memory was taken last */
 static uint64_t offered_bytes; /* the last one: all segments of an agent are alike */
 
 void host_memory_set_agent(uint32_t flags)
@@ -82,7 +84,22 @@ static bool add_own(uint64_t bytes)
     return true;
 }
 
-void *host_memory_take(uint64_t bytes)
+/* A registration ends with the context that it was made in. Where it has not, the driver refuses another one. */
+static void register_again(void *at)
+{
+    uint32_t destroyed = device_contexts_destroyed();
+    uint64_t bytes;
+    if (destroyed != contexts_destroyed) {
+        contexts_destroyed = destroyed;
+        host_arena_lose_registrations();
+    }
+    void *base = host_arena_take_lost(at, &bytes);
+    if (base) {
+        DRIVER(cuMemHostRegister_v2)(base, bytes, CU_MEMHOSTREGISTER_PORTABLE);
+    }
+}
+
+static void *take(uint64_t bytes)
 {
     void *at = host_arena_take(bytes);
     if (!at && clean_make_room(bytes)) { /* copies that are not needed go first: they are here */
@@ -93,6 +110,15 @@ void *host_memory_take(uint64_t bytes)
     }
     if (!at && add_own(bytes)) {
         at = host_arena_take(bytes);
+    }
+    return at;
+}
+
+void *host_memory_take(uint64_t bytes)
+{
+    void *at = take(bytes);
+    if (at) {
+        register_again(at);
     }
     return at;
 }

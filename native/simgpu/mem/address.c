@@ -154,14 +154,20 @@ struct sg_range *sg_ranges_mapped_after(uint64_t address)
     return i < mapped.count ? mapped.at[i] : NULL;
 }
 
-struct sg_range *sg_ranges_next_of_context(CUcontext context)
+static struct sg_range *find_of_context(const struct map *map, CUcontext context)
 {
-    for (size_t i = 0; i < ranges.count; i++) {
-        if (ranges.at[i]->context == context && ranges.at[i]->kind != SG_RANGE_RESERVED) {
-            return ranges.at[i];
+    for (size_t i = 0; i < map->count; i++) {
+        if (map->at[i]->context == context && map->at[i]->kind != SG_RANGE_RESERVED) {
+            return map->at[i];
         }
     }
     return NULL;
+}
+
+struct sg_range *sg_ranges_next_of_context(CUcontext context)
+{
+    struct sg_range *range = find_of_context(&ranges, context);
+    return range ? range : find_of_context(&registered, context);
 }
 
 struct sg_range *sg_ranges_next_of_pool(CUmemoryPool pool)

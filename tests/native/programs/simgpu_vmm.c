@@ -132,6 +132,8 @@ int main(void)
     CUmodule module;
     CUfunction touch;
     uint64_t n = 8, stride = 1;
+    static char registered[4096];
+    OK(cuMemHostRegister_v2(registered, sizeof(registered), CU_MEMHOSTREGISTER_PORTABLE));
     OK(cuModuleLoad(&module, getenv("KERNELS")));
     OK(cuModuleGetFunction(&touch, module, "touch_u64"));
     OK(cuMemAddressReserve(&at, 2 * MIB, 0, 0, 0));
@@ -141,6 +143,7 @@ int main(void)
     EXPECT(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(NULL));
     OK(cuCtxDestroy_v2(own));
     OK(cuCtxSetCurrent(context));
+    EXPECT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, cuMemHostUnregister(registered)); /* went along */
     OK(cuMemAlloc_v2(&p, 8));
     OK(cuMemcpyHtoD_v2(p, &value, 8));
     puts("ok");
