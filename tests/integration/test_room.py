@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from moiety.testing.node import Node
+from moiety.testing.node import Node, finish
 
 GPU = "A100-80:memory=96MiB,link=8GB/s,residue=2MiB,module=2MiB"
 OUT_OF_MEMORY = 2
@@ -78,3 +78,10 @@ def test_code_that_would_shut_somebody_out_is_refused(
         assert program.wait() == 0
     assert loading.stderr is not None
     assert "the driver needs room for itself on GPU 0" in loading.stderr.read()
+
+
+def test_a_launch_that_finds_no_memory_for_its_code_is_tried_again(
+    node: Node, build: Callable[[str], Path], kernels: Path
+) -> None:
+    done = finish(node.run([build("lazy_kernel")], env={"KERNELS": str(kernels)}))
+    assert done[:2] == (0, "ok\n"), done[2]

@@ -154,8 +154,8 @@
 
 /* Gated, and return while the work goes on, so that a bound on that holds for them (queue_depth.h): launches and
  * what is like them, graphs, copies that may be large, and what works in the default stream. */
-#define CLASS_cuLaunchKernel LAUNCH
-#define CLASS_cuLaunchCooperativeKernel LAUNCH
+#define CLASS_cuLaunchKernel KERNEL
+#define CLASS_cuLaunchCooperativeKernel KERNEL
 #define CLASS_cuMemcpy2DAsync_v2 LAUNCH
 #define CLASS_cuMemcpy3DAsync_v2 LAUNCH
 #define CLASS_cuMemcpy3DBatchAsync LAUNCH
@@ -171,7 +171,7 @@
 #define CLASS_cuMemsetD2D8Async LAUNCH
 #define CLASS_cuMemsetD32Async LAUNCH
 #define CLASS_cuMemsetD8Async LAUNCH
-#define CLASS_cuLaunchKernelEx LAUNCH_EX
+#define CLASS_cuLaunchKernelEx KERNEL_EX
 #define CLASS_cuGraphLaunch GRAPH
 #define CLASS_cuMemcpyAsync COPY
 #define CLASS_cuMemcpyAtoHAsync_v2 COPY

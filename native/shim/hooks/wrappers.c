@@ -55,25 +55,32 @@
         gate_leave(slot);                                      \
         return result;                                         \
     }
-#define WRAP_QUEUED(name, base, parameters, arguments, stream, count) \
-    CUresult name parameters                                          \
-    {                                                                 \
-        bool is_last = count;                                         \
-        struct mw_slot *slot = gate_enter();                          \
-        DO(base, name, arguments, stream)                             \
-        if (__builtin_expect(is_last, 0)) {                           \
-            queue_depth_mark(stream, result);                         \
-        }                                                             \
-        streams_note(stream);                                         \
-        gate_leave(slot);                                             \
-        return result;                                                \
+#define WRAP_QUEUED(name, base, parameters, arguments, stream, count, again) \
+    CUresult name parameters                                                 \
+    {                                                                        \
+        bool is_last = count;                                                \
+        struct mw_slot *slot = gate_enter();                                 \
+        DO(base, name, arguments, stream)                                    \
+        if (__builtin_expect(is_last, 0)) {                                  \
+            queue_depth_mark(stream, result);                                \
+        }                                                                    \
+        streams_note(stream);                                                \
+        gate_leave(slot);                                                    \
+        again(result, slot, DRIVER(name) arguments) return result;           \
     }
+/* The driver loads code lazily, with the first launch. */
+#define LAUNCH_AGAIN(result, slot, call) \
+    RETRY_ON_OOM(result, (slot) = gate_enter(), call, gate_leave(slot))
+#define NOT_AGAIN(result, slot, call)
+#define WRAP_KERNEL(name, parameters, arguments, flavour, base)     \
+    WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
+                queue_depth_count(flavour(stream)), LAUNCH_AGAIN)
+#define WRAP_KERNEL_EX(name, parameters, arguments, flavour, base)             \
+    WRAP_QUEUED(name, base, parameters, arguments, flavour(of_config(config)), \
+                queue_depth_count(flavour(of_config(config))), LAUNCH_AGAIN)
 #define WRAP_LAUNCH(name, parameters, arguments, flavour, base)     \
     WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
-                queue_depth_count(flavour(stream)))
-#define WRAP_LAUNCH_EX(name, parameters, arguments, flavour, base)             \
-    WRAP_QUEUED(name, base, parameters, arguments, flavour(of_config(config)), \
-                queue_depth_count(flavour(of_config(config))))
+                queue_depth_count(flavour(stream)), NOT_AGAIN)
 #define WRAP_GRAPH(name, parameters, arguments, flavour, base)                          \
     CUresult name parameters                                                            \
     {                                                                                   \
@@ -90,6 +97,7 @@
         }                                                                               \
         streams_note(flavour(stream));                                                  \
         gate_leave(slot);                                                               \
+        LAUNCH_AGAIN(result, slot, DRIVER(name) arguments)                              \
         if (__builtin_expect(takes, 0) && result == CUDA_SUCCESS) {                     \
             graph_memory_end_launch(graph_exec);                                        \
         }                                                                               \
@@ -97,11 +105,11 @@
     }
 #define WRAP_COPY(name, parameters, arguments, flavour, base)       \
     WRAP_QUEUED(name, base, parameters, arguments, flavour(stream), \
-                queue_depth_count_copy(flavour(stream), bytes))
+                queue_depth_count_copy(flavour(stream), bytes), NOT_AGAIN)
 /* Works in the default stream and returns before it is done. */
 #define WRAP_DEFAULT(name, parameters, arguments, flavour, base)            \
     WRAP_QUEUED(name, base, parameters, arguments, flavour((CUstream)NULL), \
-                queue_depth_count(flavour((CUstream)NULL)))
+                queue_depth_count(flavour((CUstream)NULL)), NOT_AGAIN)
 #define WRAP_AWAIT(name, parameters, arguments, flavour, base) \
     CUresult name parameters                                   \
     {                                                          \
