@@ -20,6 +20,7 @@ from moiety.wire.messages import (
     EvictedMessage,
     FreeMessage,
     LeaseNoteMessage,
+    PinMessage,
     RefusedMessage,
 )
 from tests.support.entrypoints import table
@@ -172,6 +173,25 @@ def test_room_is_asked_for_outside_the_gate_and_in_a_capture_too(
     agent.grant()
     program.end()
     assert [m for m in agent.heard if m.type == Type.CONTEXT], "what it took is measured"
+
+
+def test_an_answer_about_a_pin_is_heard_while_a_drain_waits_for_its_thread(
+    play: Callable[[str], Play],
+) -> None:
+    program = play("pin")
+    agent = program.agent
+    program.until_ready()
+    program.go_on()
+    message = decode(agent.sock.recv(4096))
+    while message.type != Type.PIN_REQUEST:
+        message = decode(agent.sock.recv(4096))
+    assert isinstance(message, PinMessage) and agent.page is not None
+    agent.page.close(agent.epoch)
+    agent.send(LeaseNoteMessage(Type.REVOKE, 0, agent.epoch))
+    agent.send(AmountMessage(Type.PIN_REPLY, message.serial, message.gpu))
+    agent.until(Type.LEASE_REQUEST)  # it goes on until it stands at the gate
+    agent.grant()
+    program.end()
 
 
 def test_errors_are_the_drivers_own(play: Callable[[str], Play]) -> None:

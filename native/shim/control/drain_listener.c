@@ -37,7 +37,8 @@ static bool may_hear(int type)
 {
     return type == MW_GRANT || type == MW_REVOKE || type == MW_SET_IDLE_TIMEOUT ||
            type == MW_LIMIT || type == MW_SET_QUEUE_DEPTH || type == MW_ATTACHED ||
-           type == MW_ALLOC_REPLY || type == MW_REFUSED || type == MW_EXPORT;
+           type == MW_ALLOC_REPLY || type == MW_PIN_REPLY || type == MW_REFUSED ||
+           type == MW_EXPORT;
 }
 
 /* Handles the next message of a type that may_hear allows. False: pause before the next try. */

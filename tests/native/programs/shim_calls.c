@@ -104,6 +104,26 @@ static void room(void)
     OK(cuStreamEndCapture(stream, &graph));
 }
 
+/* The GPU waits for a word, which is written when the memory is exported. */
+static void pin(void)
+{
+    CUstream waits, writes;
+    CUdeviceptr word, at;
+    CUipcMemHandle handle;
+    begin();
+    OK(cuStreamCreate(&waits, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&writes, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc_v2(&word, 4));
+    OK(cuMemAlloc_v2(&at, 4 * MIB));
+    OK(cuMemsetD32_v2(word, 0, 1));
+    OK(cuCtxSynchronize());
+    OK(cuStreamWaitValue32_v2(waits, word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    pause_for_test();
+    OK(cuIpcGetMemHandle(&handle, at));
+    OK(cuStreamWriteValue32_v2(writes, word, 1, 0));
+    OK(cuStreamSynchronize(waits));
+}
+
 static void errors(void)
 {
     CUdeviceptr at, base;
@@ -313,7 +333,7 @@ int main(int argc, char **argv)
     } words[] = {{"info", info},     {"errors", errors}, {"small", small},
                  {"lookup", lookup}, {"forked", forked}, {"contexts", contexts},
                  {"graph", graph},   {"crowd", crowd},   {"abandoned", abandoned},
-                 {"limit", limit},   {"room", room}};
+                 {"limit", limit},   {"room", room},     {"pin", pin}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {
