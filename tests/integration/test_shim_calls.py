@@ -22,6 +22,7 @@ from moiety.wire.messages import (
     LeaseNoteMessage,
     PinMessage,
     RefusedMessage,
+    ShareMessage,
 )
 from tests.support.entrypoints import table
 from tests.support.wire_fakes import FakeAgent
@@ -175,20 +176,25 @@ def test_room_is_asked_for_outside_the_gate_and_in_a_capture_too(
     assert [m for m in agent.heard if m.type == Type.CONTEXT], "what it took is measured"
 
 
-def test_an_answer_about_a_pin_is_heard_while_a_drain_waits_for_its_thread(
-    play: Callable[[str], Play],
+@pytest.mark.parametrize("word", ["pin", "import"])
+def test_an_answer_is_heard_while_a_drain_waits_for_its_thread(
+    play: Callable[[str], Play], word: str
 ) -> None:
-    program = play("pin")
+    program = play(word)
     agent = program.agent
     program.until_ready()
     program.go_on()
     message = decode(agent.sock.recv(4096))
-    while message.type != Type.PIN_REQUEST:
+    while message.type not in (Type.PIN_REQUEST, Type.IMPORT):
         message = decode(agent.sock.recv(4096))
-    assert isinstance(message, PinMessage) and agent.page is not None
+    assert agent.page is not None
     agent.page.close(agent.epoch)
     agent.send(LeaseNoteMessage(Type.REVOKE, 0, agent.epoch))
-    agent.send(AmountMessage(Type.PIN_REPLY, message.serial, message.gpu))
+    if isinstance(message, ShareMessage):
+        agent.send(ShareMessage(Type.IMPORT, message.serial, message.token))
+    else:
+        assert isinstance(message, PinMessage)
+        agent.send(AmountMessage(Type.PIN_REPLY, message.serial, message.gpu))
     agent.until(Type.LEASE_REQUEST)  # it goes on until it stands at the gate
     agent.grant()
     program.end()

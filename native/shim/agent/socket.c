@@ -238,6 +238,15 @@ static int receive(union agent_message *message, uint64_t timeout_ns)
     return 1;
 }
 
+/* The message, with its descriptors, of one that is out of the list. */
+static void take_late(struct late *taken, union agent_message *message)
+{
+    *message = taken->message;
+    received_count = taken->fd_count;
+    memcpy(received_fds, taken->fds, received_count * sizeof(int));
+    free(taken);
+}
+
 int agent_receive(union agent_message *message, uint64_t timeout_ns)
 {
     struct late *first = late;
@@ -247,10 +256,7 @@ int agent_receive(union agent_message *message, uint64_t timeout_ns)
         return receive(message, timeout_ns);
     }
     late = first->next;
-    *message = first->message;
-    received_count = first->fd_count;
-    memcpy(received_fds, first->fds, received_count * sizeof(int));
-    free(first);
+    take_late(first, message);
     return 1;
 }
 
@@ -285,12 +291,12 @@ int agent_fetch(enum mw_type type, union agent_message *message, uint64_t timeou
 
 int agent_sift(bool (*takes)(int type), union agent_message *message)
 {
+    close_fds();
     for (struct late **at = &late; *at; at = &(*at)->next) {
         struct late *found = *at;
         if (takes(found->message.header.type)) {
             *at = found->next;
-            *message = found->message;
-            free(found);
+            take_late(found, message);
             return 1;
         }
     }

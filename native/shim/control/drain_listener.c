@@ -31,14 +31,13 @@ static drain_listener_lost *lost;
 static int timer = -1;
 static bool started;
 
-/* True if the listener may receive messages of this type. They are not about memory that moves, and
- * bring no descriptor. */
+/* True if the listener may receive messages of this type. They are not about memory that moves. */
 static bool may_hear(int type)
 {
     return type == MW_GRANT || type == MW_REVOKE || type == MW_SET_IDLE_TIMEOUT ||
            type == MW_LIMIT || type == MW_SET_QUEUE_DEPTH || type == MW_ATTACHED ||
            type == MW_ALLOC_REPLY || type == MW_PIN_REPLY || type == MW_REFUSED ||
-           type == MW_EXPORT;
+           type == MW_EXPORT || type == MW_IMPORT;
 }
 
 /* Handles the next message of a type that may_hear allows. False: pause before the next try. */

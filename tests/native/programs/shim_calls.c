@@ -104,12 +104,12 @@ static void room(void)
     OK(cuStreamEndCapture(stream, &graph));
 }
 
-/* The GPU waits for a word, which is written when the memory is exported. */
-static void pin(void)
+/* The GPU waits for a word, which is written when the memory is exported, or is not to be opened. */
+static void while_the_gpu_waits(int opens)
 {
     CUstream waits, writes;
     CUdeviceptr word, at;
-    CUipcMemHandle handle;
+    CUipcMemHandle handle = {"moietyIP and a token"};
     begin();
     OK(cuStreamCreate(&waits, CU_STREAM_NON_BLOCKING));
     OK(cuStreamCreate(&writes, CU_STREAM_NON_BLOCKING));
@@ -119,10 +119,18 @@ static void pin(void)
     OK(cuCtxSynchronize());
     OK(cuStreamWaitValue32_v2(waits, word, 1, CU_STREAM_WAIT_VALUE_EQ));
     pause_for_test();
-    OK(cuIpcGetMemHandle(&handle, at));
+    if (opens) {
+        EXPECT(cuIpcOpenMemHandle_v2(&at, handle, 1) != CUDA_SUCCESS);
+    } else {
+        OK(cuIpcGetMemHandle(&handle, at));
+    }
     OK(cuStreamWriteValue32_v2(writes, word, 1, 0));
     OK(cuStreamSynchronize(waits));
 }
+
+static void pin(void) { while_the_gpu_waits(0); }
+
+static void import(void) { while_the_gpu_waits(1); }
 
 static void errors(void)
 {
@@ -333,7 +341,8 @@ int main(int argc, char **argv)
     } words[] = {{"info", info},     {"errors", errors}, {"small", small},
                  {"lookup", lookup}, {"forked", forked}, {"contexts", contexts},
                  {"graph", graph},   {"crowd", crowd},   {"abandoned", abandoned},
-                 {"limit", limit},   {"room", room},     {"pin", pin}};
+                 {"limit", limit},   {"room", room},     {"pin", pin},
+                 {"import", import}};
     kernels = argc == 3 ? argv[2] : "";
     for (size_t i = 0; argc == 3 && i < sizeof(words) / sizeof(words[0]); i++) {
         if (!strcmp(argv[1], words[i].word)) {
