@@ -50,7 +50,9 @@ def test_a_second_process_gets_what_the_first_has_left_of_the_limit(
             os.kill(first["pid"], signal.SIGKILL)
 
 
-def test_each_process_sees_what_all_have_left_of_the_limit(make_node: MakeNode, build: Build) -> None:
+def test_each_process_sees_what_all_have_left_of_the_limit(
+    make_node: MakeNode, build: Build
+) -> None:
     node = make_node("A100-80:memory=512MiB,residue=1MiB")
     node.start_agent()
     done = finish(node.run([build("limit_together")], "--memory-limit", "256MiB"))

@@ -108,8 +108,8 @@ struct graph_capture graph_memory_captured(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     struct graph_capture found = {0};
-    CUresult result = DRIVER(cuStreamGetCaptureInfo_v2)(stream, &status, &found.id, &found.graph,
-                                                        NULL, NULL);
+    CUresult result =
+        DRIVER(cuStreamGetCaptureInfo_v2)(stream, &status, &found.id, &found.graph, NULL, NULL);
     return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_ACTIVE
                ? found
                : (struct graph_capture){0};

@@ -62,14 +62,14 @@ CUresult graph_reuse_begin(CUstream stream, struct device *device, uint64_t byte
         return CUDA_SUCCESS;
     }
     made = calloc(1, sizeof(*made));
-    CUresult result = made ? graph_memory_add(capture.graph, device, bytes)
-                           : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result =
+        made ? graph_memory_add(capture.graph, device, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
     if (result != CUDA_SUCCESS) {
         free(made);
         return result;
     }
-    *made = (struct graph_part){
-        .capture = capture, .device = device, .bytes = bytes, .is_new = true};
+    *made =
+        (struct graph_part){.capture = capture, .device = device, .bytes = bytes, .is_new = true};
     *part = made;
     return CUDA_SUCCESS;
 }

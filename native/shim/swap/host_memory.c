@@ -20,7 +20,7 @@
 static bool agent_prepares;
 static uint64_t sulk_until_ns;
 static uint32_t contexts_destroyed; /* when memory was taken last */
-static uint64_t offered_bytes; /* the last one: all segments of an agent are alike */
+static uint64_t offered_bytes;      /* the last one: all segments of an agent are alike */
 
 void host_memory_set_agent(uint32_t flags)
 {

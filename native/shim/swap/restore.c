@@ -156,9 +156,8 @@ bool restore_begin(struct transfer *transfer)
 {
     bool missing = false;
     while (now_ns() >= transfer->retry_ns) {
-        struct victim victim =
-            victim_choose_to_restore(&transfer->coming, transfer->device,
-                                     transfer->device->restore_budget, &missing);
+        struct victim victim = victim_choose_to_restore(&transfer->coming, transfer->device,
+                                                        transfer->device->restore_budget, &missing);
         if (!victim.extent || !transfer_has_place(&transfer->in)) {
             break;
         }

@@ -74,8 +74,8 @@ static bool may_leave(const struct device *device, const struct victim *victim, 
 {
     const struct extent *extent = victim->extent;
     const struct chunk *chunk = &extent->chunks[victim->index];
-    return chunk->state == CHUNK_RESIDENT && !chunk->busy && !extent->move_locks &&
-           !extent->pins && (!can_scan || chunk->scanned_turn == device->lease_count);
+    return chunk->state == CHUNK_RESIDENT && !chunk->busy && !extent->move_locks && !extent->pins &&
+           (!can_scan || chunk->scanned_turn == device->lease_count);
 }
 
 static void find_victims(struct victims *ahead, const struct device *device, uint64_t bytes,
@@ -90,8 +90,8 @@ static void find_victims(struct victims *ahead, const struct device *device, uin
              i++) {
             struct chunk *chunk = &extent->chunks[i];
             bool seen = chunk->scanned_turn == device->lease_count;
-            ahead->unscanned = ahead->unscanned ||
-                               (chunk_has_memory(chunk) && (!seen || extent->move_locks));
+            ahead->unscanned =
+                ahead->unscanned || (chunk_has_memory(chunk) && (!seen || extent->move_locks));
             if (may_leave(device, &(struct victim){extent, i, false}, can_scan)) {
                 chunk->content = seen ? chunk->content : CHUNK_DATA;
                 keep_in_order(ahead, extent, i, bytes, is_better_victim);
@@ -150,7 +150,7 @@ static bool is_larger(const struct extent *one, const struct chunk *chunk,
     return chunk->bytes > other->extent->chunks[other->index].bytes;
 }
 
-/* The first that fits of those that were found. *missing: one of them lacks memory. */
+/* The first that fits in what was found. *missing: one of them lacks memory. */
 static struct victim first_to_restore(const struct victims *ahead, uint64_t room, bool *missing)
 {
     struct victim none = {0};

@@ -79,9 +79,8 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgraphNo
         params->poolProps.handleTypes || !sg_device_is(params->poolProps.location.id)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    SG_TRY(sg_graph_alloc_op(&op, graph, depends, size,
-                             sg_device_of(params->poolProps.location.id), params->bytesize,
-                             &params->dptr));
+    SG_TRY(sg_graph_alloc_op(&op, graph, depends, size, sg_device_of(params->poolProps.location.id),
+                             params->bytesize, &params->dptr));
     *out = sg_graph_add(graph, CU_GRAPH_NODE_TYPE_MEM_ALLOC, op, depends, size);
     return CUDA_SUCCESS;
 }

@@ -20,7 +20,7 @@ struct sg_graph_memory {
     struct sg_chunk *chunk; /* NULL: nothing is behind it */
     struct sg_range *range;
     int allocated, claimed;
-    int unfreed; /* work was made that allocates it, and none yet that frees it again */
+    int unfreed;     /* work was made that allocates it, and none yet that frees it again */
     CUstream stream; /* of the last launch, or free */
     uint64_t number;
 };
@@ -166,8 +166,7 @@ static struct sg_graph_memory *reuse(CUgraph graph, const CUgraphNode *after, si
     pthread_mutex_lock(&lock);
     for (CUgraphNode node = graph->first; node; node = node->next) {
         const struct sg_op *op = node->op;
-        struct sg_graph_memory *memory =
-            op && op->kind == &sg_kind_graph_free ? op->memory : NULL;
+        struct sg_graph_memory *memory = op && op->kind == &sg_kind_graph_free ? op->memory : NULL;
         if (memory && memory->gpu == gpu && memory->bytes >= bytes && !memory->unfreed &&
             (!found || memory->bytes < found->bytes) &&
             sg_graph_memory_is_free(graph, memory, after, count)) {

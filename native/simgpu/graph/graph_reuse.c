@@ -1,7 +1,5 @@
 #include "simgpu/graph/graph_reuse.h"
 
-#include "simgpu/graph/graph_memory.h"
-
 static int is_before(CUgraphNode node, const CUgraphNode *after, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -17,9 +15,8 @@ int sg_graph_memory_is_free(CUgraph graph, const struct sg_graph_memory *memory,
 {
     int allocated = 0;
     for (CUgraphNode node = graph->first; node; node = node->next) {
-        const struct sg_op *op = node->op;
-        int frees = op && op->kind == &sg_kind_graph_free && op->memory == memory;
-        allocated += op && op->kind == &sg_kind_graph_alloc && op->memory == memory;
+        int frees = node->type == CU_GRAPH_NODE_TYPE_MEM_FREE && node->op->memory == memory;
+        allocated += node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->op->memory == memory;
         allocated -= frees;
         if (frees && !is_before(node, after, count)) {
             return 0;

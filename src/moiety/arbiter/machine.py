@@ -315,7 +315,7 @@ class Arbiter:
         return (entry.allocated_bytes, entry.pinned_bytes) if entry else None
 
     def limited_beside_bytes(self, tenant: int, gpu: int) -> int | None:
-        """What others have of its workload's limit on a GPU, without credit; None: no such limit."""
+        """What others have of its workload's limit on a GPU, without credit; None: no limit."""
         ledger = self._context.ledger
         known = ledger.tenants.get(tenant)
         beside = limited_beside(ledger, known, gpu) if known else None

@@ -20,7 +20,10 @@ static void *registered;
 
 uint32_t device_contexts_destroyed(void) { return destroyed; }
 bool agent_is_heard_here(void) { return false; }
-void agent_send(void *message, size_t bytes, enum mw_type type) { CHECK(!message && bytes && type); }
+void agent_send(void *message, size_t bytes, enum mw_type type)
+{
+    CHECK(!message && bytes && type);
+}
 int agent_fetch(enum mw_type type, union agent_message *message, uint64_t timeout_ns)
 {
     CHECK(!message && type && timeout_ns);
