@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     pid_t child = fork();
     if (child == 0) {
         dup2(tube[0], 3);
-        execl("/proc/self/exe", argv[0], "import", NULL);
+        execl("/proc/self/exe", "ipc_capture", "import", NULL);
         _exit(1);
     }
     begin();

@@ -17,30 +17,30 @@
 
 #define BASE 0x10000000ull
 
-static struct extent *extent;
+static struct extent *made;
 static bool agent_accepts;
 static unsigned asked;
 static void (*meanwhile)(void); /* what another thread does while the agent is asked */
 
 static const uint32_t open_word = MW_LEASE_OPEN;
 struct gate gate = {.word = &open_word};
-static struct mw_slot slot;
+static struct mw_slot own_slot;
 __thread struct mw_slot *gate_slot __attribute__((tls_model("initial-exec")));
-struct mw_slot *gate_enter_slow(void) { return gate_slot = &slot; }
-void gate_wait(struct mw_slot *own) { CHECK(own == NULL); }
-void gate_overflow_leave(struct mw_slot *own) { CHECK(own == NULL); }
+struct mw_slot *gate_enter_slow(void) { return gate_slot = &own_slot; }
+void gate_wait(struct mw_slot *slot) { CHECK(slot == NULL); }
+void gate_overflow_leave(struct mw_slot *slot) { CHECK(slot == NULL); }
 
 CUresult pin_range(CUdeviceptr address, size_t size, const char *call)
 {
     CHECK(address == BASE && size == 1 && call);
-    extent->pins++;
+    made->pins++;
     return CUDA_SUCCESS;
 }
-void unpin_extent(struct extent *of) { of->pins--; }
-bool address_info_base(const struct extent *of, CUdeviceptr pointer, CUdeviceptr *base)
+void unpin_extent(struct extent *extent) { extent->pins--; }
+bool address_info_base(const struct extent *extent, CUdeviceptr pointer, CUdeviceptr *base)
 {
-    *base = of->base;
-    return pointer >= of->base;
+    *base = extent->base;
+    return pointer >= extent->base;
 }
 bool ipc_pin_again(const struct mw_share *question, void (*answer)(const struct mw_share *))
 {
@@ -70,15 +70,15 @@ static void begin(bool accepts)
     ipc_export_after_fork();
     agent_accepts = accepts;
     asked = 0;
-    extent->pins = 0;
+    made->pins = 0;
 }
 
 static void test_the_token_stays_the_same(void)
 {
     struct ipc_token one, other;
     begin(true);
-    CHECK(ipc_export_token(BASE, &one) == CUDA_SUCCESS && asked == 1 && extent->pins == 1);
-    CHECK(ipc_export_token(BASE, &other) == CUDA_SUCCESS && asked == 1 && extent->pins == 1);
+    CHECK(ipc_export_token(BASE, &one) == CUDA_SUCCESS && asked == 1 && made->pins == 1);
+    CHECK(ipc_export_token(BASE, &other) == CUDA_SUCCESS && asked == 1 && made->pins == 1);
     CHECK(memcmp(&one, &other, sizeof(one)) == 0 && ipc_export_has(&one));
 }
 
@@ -88,10 +88,10 @@ static void test_what_the_agent_refuses_is_not_exported(void)
     begin(false);
     for (unsigned i = 1; i < 4; i++) {
         CHECK(ipc_export_token(BASE, &token) == CUDA_ERROR_OUT_OF_MEMORY && asked == i);
-        CHECK(extent->pins == 0 && !ipc_export_has(&token));
+        CHECK(made->pins == 0 && !ipc_export_has(&token));
     }
     agent_accepts = true;
-    CHECK(ipc_export_token(BASE, &token) == CUDA_SUCCESS && extent->pins == 1);
+    CHECK(ipc_export_token(BASE, &token) == CUDA_SUCCESS && made->pins == 1);
 }
 
 static struct ipc_token theirs;
@@ -112,28 +112,28 @@ static void test_a_thread_gets_no_token_before_the_agent_knows_it(void)
     meanwhile = another_thread;
     CHECK(ipc_export_token(BASE, &token) == CUDA_SUCCESS);
     CHECK(their_result == CUDA_SUCCESS && asked_by_them == 1);
-    CHECK(memcmp(&token, &theirs, sizeof(token)) == 0 && extent->pins == 1);
+    CHECK(memcmp(&token, &theirs, sizeof(token)) == 0 && made->pins == 1);
     begin(false);
     meanwhile = another_thread;
     CHECK(ipc_export_token(BASE, &token) == CUDA_ERROR_OUT_OF_MEMORY);
-    CHECK(their_result == CUDA_ERROR_OUT_OF_MEMORY && extent->pins == 0);
+    CHECK(their_result == CUDA_ERROR_OUT_OF_MEMORY && made->pins == 0);
 }
 
 int main(void)
 {
     static struct device device;
     fake_driver();
-    extent = calloc(1, sizeof(*extent) + sizeof(extent->chunks[0]));
-    if (!extent) {
+    made = calloc(1, sizeof(*made) + sizeof(made->chunks[0]));
+    if (!made) {
         abort();
     }
     static const struct extent_ops ops = {.kind = EXTENT_PLACED};
-    extent->ops = &ops;
-    extent->base = BASE;
-    extent->span = extent->chunks[0].bytes = GRANULE;
-    extent->chunk_count = 1;
-    extent->device = &device;
-    CHECK(extent_table_insert(extent) == 0);
+    made->ops = &ops;
+    made->base = BASE;
+    made->span = made->chunks[0].bytes = GRANULE;
+    made->chunk_count = 1;
+    made->device = &device;
+    CHECK(extent_table_insert(made) == 0);
     test_the_token_stays_the_same();
     test_what_the_agent_refuses_is_not_exported();
     test_a_thread_gets_no_token_before_the_agent_knows_it();
