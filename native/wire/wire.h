@@ -11,9 +11,10 @@
  * of different versions can therefore name their versions to each other. The version of moiety itself does not matter.
  * An agent serves clients of its own version of the protocol and of the one before, so that it can be upgraded while
  * programs run: the next version may add messages and flags, and the agent sends them only to clients of that version.
- * A message that changes its layout gets a new type, and the old one is understood for one version more. mw_welcome
- * names the version of the conversation, which is the client's. A client whose agent refuses MW_GPUS_QUERY hides no
- * GPU.
+ * A message that changes its layout gets a new type, and the old one is understood for one version more. A message to
+ * clients may get fields at its end, where 0 means what was meant without them: a client takes as much as it knows.
+ * mw_welcome names the version of the conversation, which is the client's. A client whose agent refuses MW_GPUS_QUERY
+ * hides no GPU.
  *
  * Terms: a client is one process with the shim in it. A GPU is named by the index that the agent gave it in
  * MW_ATTACHED. Form: the comment of a message type says the direction (> client to agent, < agent to client), the

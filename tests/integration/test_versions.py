@@ -35,12 +35,21 @@ def of_version(node: Node, path: str, *words: str) -> subprocess.CompletedProces
     )
 
 
-@pytest.mark.parametrize("protocol", [VERSION, VERSION + 1])
-def test_the_next_versions_agent_serves_programs_of_this_one(
-    make_node: MakeNode, programs: Path, kernels: Path, tmp_path: Path, protocol: int
+@pytest.mark.parametrize(
+    ("protocol", "attached"),
+    [
+        (VERSION, "as here"),
+        (VERSION + 1, "as here"),
+        (VERSION, "longer"),
+        (VERSION, "shorter"),
+    ],
+)
+def test_another_versions_agent_serves_programs_of_this_one(
+    make_node: MakeNode, programs: Path, kernels: Path, tmp_path: Path, protocol: int, attached: str
 ) -> None:
+    """A message to clients may have a field more or less at its end than this version knows."""
     node = make_node(GPU)
-    path = other_version(tmp_path, "9.9.9", protocol=protocol)
+    path = other_version(tmp_path, "9.9.9", protocol=protocol, attached=attached)
     node.start_agent(env={"PYTHONPATH": path})
     first, second = (worker(node, programs, kernels, 60) for _ in range(2))
     node.until(lambda: len(node.json("ps")) == 2, "both are there")
