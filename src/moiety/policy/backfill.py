@@ -1,9 +1,12 @@
-"""Reservations for large pieces: where and when they begin, and what may use the room before."""
+"""Reservations for work that smaller work could always overtake: where and when it begins.
+
+They also say what may use the room before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,7 +19,7 @@ from moiety.policy.estimate.remaining_time import (
 )
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.snapshot import Running, Task
-from moiety.policy.model.workloads import Workload
+from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.place.arrays import Bools, Ints, Mask, NodeArrays
 from moiety.policy.place.pools import Masks, Place, both
 from moiety.policy.preempt.upper_bound import UpperBound
@@ -24,11 +27,13 @@ from moiety.policy.queue.queue_usage import GPU_MILLI
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import GangPart, next_piece
 from moiety.policy.state.gang_start import start_piece
-from moiety.policy.state.waiting_lines import WaitingLines
+from moiety.policy.state.waiting_lines import SmallestTasks, WaitingLines, smallest_tasks
 
 TRIES_MAX: Final = 64
 IN_VAIN_MAX: Final = 8
 """After this many pieces without a reservation, no piece of one GPU or less is tried."""
+LARGE: Final = 2
+"""The class of work that asks for more than one GPU."""
 CLOSED: Final = WHOLE_GPU + 1
 """More thousandths than any GPU has left: nothing else begins there."""
 
@@ -73,6 +78,8 @@ class Reservation:
     start_s: float
     gpu_milli: int
     """What it is for, in thousandths of GPUs."""
+    least: Shape
+    """What its smallest task asks for, in each respect."""
     has_room: bool
     """Whether all that it needs is free now."""
     holds: Mapping[str, Hold]
@@ -102,7 +109,7 @@ class Reservations:
         self._state = state
         self._settings = settings
         self.all: list[Reservation] = []
-        self._smallest = 0
+        self._smallest = SmallestTasks()
         self._in_vain = 0
 
     def begin(self) -> None:
@@ -111,7 +118,7 @@ class Reservations:
         self._state.left_to = None
         self._in_vain = 0
         if self._settings.reservations:
-            self._smallest = smallest_task(self._state)
+            self._smallest = smallest_tasks(self._state)
 
     def keep_for_long_waiting(self) -> None:
         """Reserve before anything begins: work that is worth more would always go first."""
@@ -120,7 +127,7 @@ class Reservations:
             line.entries[0][2]
             for lines in WaitingLines.current(state).of.values()
             for line in lines.values()
-            if line.lacks[GPU_MILLI]
+            if any(line.lacks)
         ]
         oldest.sort(key=lambda each: (-each.priority, each.submitted_s, each.name))
         for workload in oldest:
@@ -142,20 +149,40 @@ class Reservations:
     def _may_have(self, piece: GangPart) -> bool:
         """Whether a piece has waited for long, and smaller work could always go before it."""
         state, settings, workload = self._state, self._settings, piece.workload
-        if piece.is_extra or workload.is_opportunistic or not piece.amounts[GPU_MILLI]:
+        if piece.is_extra or workload.is_opportunistic or not any(piece.amounts):
             return False
         if state.snapshot.now_s - workload.submitted_s < settings.reserve_after_s:
             return False
-        is_large = piece.amounts[GPU_MILLI] > WHOLE_GPU
-        if (
-            sum((each.gpu_milli > WHOLE_GPU) is is_large for each in self.all)
-            >= settings.reservations
-        ):
+        size = _size_class(piece.amounts[GPU_MILLI])
+        if sum(_size_class(each.gpu_milli) == size for each in self.all) >= settings.reservations:
             return False
-        if is_large:
+        if size == LARGE:
             return True
-        largest = max(state.amounts_of(((shape, 1),))[GPU_MILLI] for shape, _ in piece.shapes)
-        return self._smallest < largest and self._in_vain < IN_VAIN_MAX
+        return self._in_vain < IN_VAIN_MAX and self._is_passed(piece)
+
+    def _is_passed(self, piece: GangPart) -> bool:
+        """Whether work waits that finds room where this piece, of one GPU or less, has none."""
+        small, shapes = self._smallest, [shape for shape, _ in piece.shapes]
+        milli = max(self._state.amounts_of(((shape, 1),))[GPU_MILLI] for shape in shapes)
+        cpu = max(shape.cpu_milli for shape in shapes)
+        memory = max(shape.memory_mib for shape in shapes)
+        if 0 < small.gpu_milli < milli:
+            return True
+        if milli and ((cpu and small.cpu_without_gpu) or (memory and small.memory_without_gpu)):
+            return True
+        if not (0 < small.cpu_milli < cpu or 0 < small.memory_mib < memory):
+            return False
+        return not milli or any(self._lacks_host(piece, shape) for shape in shapes)
+
+    def _lacks_host(self, piece: GangPart, shape: Shape) -> bool:
+        """Whether a node has GPUs for a task, and too little CPU or memory."""
+        only_gpus = replace(shape, cpu_milli=0, memory_mib=0)
+        placers = self._state.pools.placers
+        for pool in self._state.pools.open_to(piece.workload):
+            cluster = placers[pool].cluster
+            if (cluster.has_room(only_gpus) & ~cluster.has_room(shape)).any():
+                return True
+        return False
 
     def left_to(self, workload: Workload) -> Masks | None:
         """Where a workload may begin without delaying a reservation; None: everywhere."""
@@ -190,7 +217,7 @@ class Reservations:
                 continue
             if self._is_older(workload, kept):
                 continue  # it is what comes later that could go past for ever
-            if kept.has_room and self._size(workload) >= min(kept.gpu_milli, WHOLE_GPU):
+            if kept.has_room and not self._is_smaller(workload, kept):
                 continue  # the order of service decides between them
             if takes is None or self._state.snapshot.now_s + takes > kept.start_s:
                 yield kept
@@ -198,6 +225,15 @@ class Reservations:
     def _is_older(self, workload: Workload, kept: Reservation) -> bool:
         other = self._state.workloads[kept.task.workload]
         return (-workload.priority, workload.submitted_s) < (-other.priority, other.submitted_s)
+
+    def _is_smaller(self, workload: Workload, kept: Reservation) -> bool:
+        """Whether a workload could take the room of a reservation and leave too little."""
+        if kept.gpu_milli:
+            return self._size(workload) < min(kept.gpu_milli, WHOLE_GPU)
+        shapes, least = [each.shape for each in workload.subgroups], kept.least
+        cpu = min(shape.cpu_milli for shape in shapes)
+        memory = min(shape.memory_mib for shape in shapes)
+        return cpu < least.cpu_milli or memory < least.memory_mib
 
     def _size(self, workload: Workload) -> int:
         """The thousandths of GPUs that a workload begins with; the least that it can grow by."""
@@ -289,17 +325,9 @@ def reserve(
     return found.reservation(piece, now_s + max(left_s), has_room=False)
 
 
-def smallest_task(state: ClusterState) -> int:
-    """The least that a waiting task asks for of GPUs, in thousandths; 0: none asks for any."""
-    shapes = {
-        subgroup.shape
-        for lines in WaitingLines.current(state).of.values()
-        for line in lines.values()
-        if not line.entries[0][2].is_opportunistic
-        for subgroup in line.entries[0][2].subgroups
-        if subgroup.shape.gpus
-    }
-    return min((state.amounts_of(((shape, 1),))[GPU_MILLI] for shape in shapes), default=0)
+def _size_class(gpu_milli: int) -> int:
+    """`LARGE`, or whether it asks for GPUs at all: each class has reservations of its own."""
+    return LARGE if gpu_milli > WHOLE_GPU else min(gpu_milli, 1)
 
 
 class _Free(NamedTuple):
@@ -332,15 +360,20 @@ class _Seats:
         return _Free.on(self._placers[pool].cluster, list(self._gpus[pool]))
 
     def has(self, place: Place) -> bool:
-        """Whether a task in a place uses a GPU of these."""
+        """Whether a task in a place uses a GPU of these, or a node of which no GPU is used."""
         pool, seat = place
-        return not self._gpus.get(pool, {}).get(seat.node, set()).isdisjoint(seat.gpus)
+        mine = self._gpus.get(pool, {}).get(seat.node)
+        return mine is not None and (not mine or not mine.isdisjoint(seat.gpus))
 
     def reservation(self, piece: GangPart, start_s: float, *, has_room: bool) -> Reservation:
         """What has to stay free of what is free now, when the trial is undone."""
         holds = {pool: self._hold(pool) for pool in self._gpus}
         gpu_milli = piece.amounts[GPU_MILLI]
-        return Reservation(piece.tasks[0][0], start_s, gpu_milli, has_room, holds)
+        least = Shape(
+            min(shape.cpu_milli for shape, _ in piece.shapes),
+            min(shape.memory_mib for shape, _ in piece.shapes),
+        )
+        return Reservation(piece.tasks[0][0], start_s, gpu_milli, least, has_room, holds)
 
     def _hold(self, pool: str) -> Hold:
         """Other work can use what the piece leaves then, as far as it is free now."""

@@ -22,7 +22,8 @@ class CycleSettings:
     moves or ends."""
     reservations: int = 1
     """The most workloads that wait for more than one GPU and get a reservation; as many more get
-    one that wait for a GPU or a part of it, where smaller work waits too."""
+    one that wait for a GPU or a part of it, and as many without GPUs, where work waits that could
+    always overtake them."""
     reserve_after_s: float = 600.0
     """How long a workload waits before it gets a reservation."""
     lasting_queues: frozenset[str] = frozenset()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from moiety.policy.cycle import decide
+import pytest
+
+from moiety.policy.cycle import Cycle, decide
 from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.explanation import explain
 from moiety.policy.memory import Began, Divided, Ended, Passed, PolicyMemory, Submitted, learn
@@ -15,6 +17,7 @@ from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from tests.unit.policy.build import moved, node, placed, refused, runs, work
 
 ALL = Queue("a", quota=Amounts(gpu_milli=8000))
+CPUS = Queue("a", quota=Amounts())
 STILL = CycleSettings(moves_max=0)
 PAIR = work("pair", count=2)
 
@@ -160,34 +163,101 @@ def test_nothing_moves_for_work_that_only_waits_beside_kept_room() -> None:
     assert refused(decisions)["late"].reason is Reason.RESERVED
 
 
-def test_a_whole_gpu_is_waited_for_no_longer_than_what_runs_while_halves_keep_coming() -> None:
-    """Halves come every 50 minutes and run for 100: they used to go first for ever."""
+def begins_at(
+    waits: Shape, others: Shape, *, gap_s: float, lasts_s: float, gpus: int = 2
+) -> tuple[float, bool]:
+    """When `waits` begins on a node of 64 CPUs and 1024 MiB, and whether; 40 `others` come.
+
+    It comes after 10 minutes, they come at equal gaps. Worth orders work, and ends none: as in a
+    pool of one machine.
+    """
     settings = CycleSettings(moves_max=0, worth_ends=False)
     memory = PolicyMemory()
-    learn(memory, Divided(1, (ALL,)))
+    queue = Queue("a", quota=Amounts())
+    learn(memory, Divided(gpus, (queue,)))
     there: dict[str, Workload] = {}
     running: dict[str, Running] = {}
-    arrivals = sorted([(600.0, "whole", 1.0), *((3000.0 * at, f"h{at}", 0.5) for at in range(40))])
+    arrivals = [(600.0, "waits", waits), *((gap_s * at, f"o{at}", others) for at in range(40))]
+    arrivals.sort(key=lambda each: each[:2])
     now_s = 0.0
-    while arrivals and "whole" not in running:
-        now_s = min([arrivals[0][0], *(each.since_s + 6000 for each in running.values())])
+    while arrivals and "waits" not in running:
+        now_s = min([arrivals[0][0], *(each.since_s + lasts_s for each in running.values())])
         learn(memory, Passed(now_s))
-        for name in [name for name, each in running.items() if each.since_s + 6000 <= now_s]:
-            learn(memory, Ended(name, 6000.0))
+        for name in [name for name, each in running.items() if each.since_s + lasts_s <= now_s]:
+            learn(memory, Ended(name, lasts_s))
             del running[name], there[name]
         while arrivals and arrivals[0][0] <= now_s:
-            _, name, size = arrivals.pop(0)
-            there[name] = work(name, count=size, user=name[:1], submitted_s=now_s)
+            _, name, shape = arrivals.pop(0)
+            main = Subgroup("main", shape)
+            there[name] = Workload(name, (main,), "a", user=name[:1], submitted_s=now_s)
             learn(memory, Submitted(there[name]))
         snapshot = Snapshot(
-            (node(count=1),), tuple(there.values()), tuple(running.values()), (ALL,), now_s=now_s
+            (node(count=gpus),),
+            tuple(there.values()),
+            tuple(running.values()),
+            (queue,),
+            now_s=now_s,
         )
-        for task, spot in (
-            (each.task, each.spot)
-            for each in decide(snapshot, None, settings, memory=memory)
-            if isinstance(each, Placement)
-        ):
-            shape = there[task.workload].subgroups[0].shape
-            running[task.workload] = Running(task, shape, spot, now_s)
-            learn(memory, Began(task.workload, now_s))
-    assert now_s == 6000.0  # when the half that ran before has ended
+        for each in decide(snapshot, None, settings, memory=memory):
+            if isinstance(each, Placement):
+                name = each.task.workload
+                shape = there[name].subgroups[0].shape
+                running[name] = Running(each.task, shape, each.spot, now_s)
+                learn(memory, Began(name, now_s))
+    return now_s, "waits" in running
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        Shape(64000),
+        Shape(0, 1024),
+        Shape(64000, 1024, 1, 1000),
+        Shape(64000, 0, 1, 500),
+        Shape(64000, 0, 2, 1000),
+    ],
+)
+def test_work_without_gpus_does_not_take_each_cpu_that_becomes_free(waits: Shape) -> None:
+    """Some of it always runs, and more comes before that ends: it used to go first for ever."""
+    others = Shape(24000, 384)
+    assert begins_at(waits, others, gap_s=300.0, lasts_s=600.0) == (1500.0, True)
+
+
+def test_work_of_fewer_cpus_does_not_take_each_cpu_that_becomes_free() -> None:
+    waits, others = Shape(64000, 0, 1, 1000), Shape(24000, 0, 1, 1000)
+    assert begins_at(waits, others, gap_s=300.0, lasts_s=600.0) == (1500.0, True)
+
+
+def test_work_of_one_gpu_that_only_waits_for_gpus_keeps_no_cpus() -> None:
+    """The GPUs are full, and CPUs are free: what needs a GPU like it takes its turn by worth."""
+    have = work("have", count=2)
+    whole = Workload("whole", (Subgroup("main", Shape(8000, 0, 1, 1000)),), "a")
+    late = asks("late", Shape(2000, 0, 1, 1000))
+    snapshot = Snapshot(
+        (node(count=2),), (have, whole, late), tuple(runs(have, (0, 1))), (ALL,), now_s=700.0
+    )
+    cycle = Cycle(snapshot, settings=STILL)
+    cycle.run()
+    assert cycle.reserved.all == []
+
+
+def test_cpus_are_kept_on_one_node_only() -> None:
+    """`waits` needs the whole of a node: others begin on the second one."""
+    have = (asks("x", Shape(32000)), asks("y", Shape(32000)))
+    waits = Workload("waits", (Subgroup("main", Shape(64000)),), "a")
+    late = [asks(f"l{at}", Shape(16000)) for at in range(4)]
+    running = [each for one, on in zip(have, "pq", strict=True) for each in runs(one, (), on=on)]
+    snapshot = Snapshot(
+        (node("p"), node("q")), (*have, waits, *late), tuple(running), (CPUS,), now_s=710.0
+    )
+    decisions = decide(snapshot, settings=STILL)
+    assert {spot.node for spot in placed(decisions).values()} == {"q"}
+    assert len(placed(decisions)) == 2
+    assert refused(decisions)["l3"].reason is Reason.RESERVED
+
+
+def test_a_whole_gpu_is_waited_for_no_longer_than_what_runs_while_halves_keep_coming() -> None:
+    """Halves come every 50 minutes and run for 100: they used to go first for ever."""
+    waits, halves = Shape(0, 0, 1, 1000), Shape(0, 0, 1, 500)
+    begun = begins_at(waits, halves, gap_s=3000.0, lasts_s=6000.0, gpus=1)
+    assert begun == (6000.0, True)  # when the half that ran before has ended

@@ -8,12 +8,13 @@ is found when it is asked for.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from moiety.policy.model.workloads import Workload
-from moiety.policy.queue.queue_usage import Vector
+from moiety.policy.queue.queue_usage import GPU_MILLI, Vector
 from moiety.policy.queue.worth_table import WorkNames
 from moiety.policy.state.cluster_state import ClusterState
 from moiety.policy.state.gang_parts import next_piece
@@ -193,3 +194,37 @@ class WaitingLines:
         line.drop(entry)
         if not line.entries:
             del lines[line.kind]
+
+
+class SmallestTasks(NamedTuple):
+    """The least that any waiting task asks for, in each respect; 0: none asks for any."""
+
+    gpu_milli: int = 0
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    cpu_without_gpu: int = 0
+    """The least CPU among tasks without GPUs."""
+    memory_without_gpu: int = 0
+
+
+def smallest_tasks(state: ClusterState) -> SmallestTasks:
+    """The least that tasks ask for which wait and are not opportunistic."""
+    shapes = {
+        subgroup.shape
+        for lines in WaitingLines.current(state).of.values()
+        for line in lines.values()
+        if not line.entries[0][2].is_opportunistic
+        for subgroup in line.entries[0][2].subgroups
+    }
+    without = [shape for shape in shapes if not shape.gpus]
+
+    def least(amounts: Iterable[int]) -> int:
+        return min((each for each in amounts if each), default=0)
+
+    return SmallestTasks(
+        least(state.amounts_of(((shape, 1),))[GPU_MILLI] for shape in shapes),
+        least(shape.cpu_milli for shape in shapes),
+        least(shape.memory_mib for shape in shapes),
+        least(shape.cpu_milli for shape in without),
+        least(shape.memory_mib for shape in without),
+    )
