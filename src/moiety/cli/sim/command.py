@@ -11,6 +11,7 @@ import click
 from moiety.cli.output import Number, count, output_option, table
 from moiety.cli.sim import gangs, history
 from moiety.cli.sim.progress import bar
+from moiety.cli.sim.replay_options import is_typed
 from moiety.cli.sim.scenario import scenario
 from moiety.cli.sim.why import explain, what_if
 from moiety.model.errors import BadArgument, FileNotWritable
@@ -106,7 +107,7 @@ def shared(command: Command) -> Command:
     type=click.Choice(gangs.ALL_ORDERS),
     default="default",
     show_default=True,
-    help="Of a trace that is one file: who goes first.",
+    help="The order in which jobs begin, where TRACE is a file of jobs or a history.",
 )
 @gangs.gang_options
 @shared
@@ -142,7 +143,8 @@ def run(
     multiple=True,
     default=gangs.SHOWN,
     show_default=True,
-    help="Of a trace that is one file: who goes first; again for each order.",
+    help="The order in which jobs begin, where TRACE is a file of jobs or a history; again "
+    "for each order.",
 )
 @gangs.gang_options
 @shared
@@ -165,9 +167,9 @@ def _replay_in_order(
 ) -> bool:
     """Replay a trace of which the order is tried; False: it is about placing only."""
     folder = options["folder"]
-    is_typed = history.is_typed("order", "orders")
-    if history.is_history(folder) or (folder and Path(folder).is_dir() and is_typed):
-        history.replay(orders if is_typed else None, output, plot, jobs, options)
+    has_order = is_typed("order", "orders")
+    if history.is_history(folder) or (folder and Path(folder).is_dir() and has_order):
+        history.replay(orders if has_order else None, output, plot, jobs, options)
         return True
     if gangs.is_gangs(folder):
         gangs.replay(orders, output, plot, jobs, options)
@@ -187,6 +189,8 @@ def _replay(placings: Sequence[str], plot: str | None, **options: Any) -> list[R
     folder, name, seed = options["folder"], options["name"], options["seed"]
     if options["faster"] != 1 and not options["live"]:
         raise BadArgument("--faster is about recorded times", "--live --faster 10")
+    if options["live"] and is_typed("load"):
+        raise BadArgument("--load ends a replay without times, and --live has times", "one of both")
     if options["pools"] and not options["live"]:
         raise BadArgument("--pools is about times at which nodes come and go", "--live")
     target = Path(plot) if plot else None

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.core import ParameterSource
 
 from moiety.cli.output import Number, output_option
 from moiety.cli.sim.order_tables import show, times_table
 from moiety.cli.sim.progress import bar
 from moiety.cli.sim.replay_options import (
     OF_QUEUES,
+    check_companions,
+    is_typed,
     questions_of,
     start_options,
     stop_options,
@@ -141,10 +142,8 @@ def check_file() -> None:
 
 def _typed(names: Collection[str]) -> Iterator[str]:
     """The options among `names` that were typed."""
-    context = click.get_current_context()
-    for each in context.command.params:
-        name = each.name or ""
-        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+    for each in click.get_current_context().command.params:
+        if each.name in names and is_typed(each.name):
             yield each.opts[0]
 
 
@@ -160,6 +159,8 @@ def replay(
     from moiety.sim.outcome import run_gangs
 
     check_file()
+    check_companions(options)
+    questions = questions_of(orders, options)
     if jobs:
         check_target(Path(jobs))
     target = Path(plot) if plot else None
@@ -191,7 +192,7 @@ def replay(
                     queues if is_own else None,
                     step,
                     records,
-                    questions=questions_of(options) if is_own else None,
+                    questions=questions if is_own else None,
                     stops=stops,
                     suspension=suspension_of(options),
                 )
@@ -281,7 +282,13 @@ def _changes(trace: GangTrace, options: dict[str, Any]) -> list[ClusterChange]:
     help="Compare with pools apart: 48@1,64 is 48 GPUs for jobs of 1 GPU, 64 for the others; "
     "48:vision,64 is 48 for those of a queue. Again for each split.",
 )
-@click.option("--order", type=click.Choice(ORDERS), default="default", show_default=True)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="default",
+    show_default=True,
+    help="The order in which jobs begin, where TRACE is a file of jobs.",
+)
 @click.option("--bad", type=click.Choice(["refuse", "report"]), default="refuse", show_default=True)
 @queue_options
 @cluster_options
@@ -304,6 +311,9 @@ def capacity(
         check_folder()
         answers.search(options["folder"], wait_minutes, options["bad"] == "report", output)
         return
+    if splits and is_typed("wait_minutes"):
+        problem = "--wait is the bound of a search, and --split compares pools of given sizes"
+        raise BadArgument(problem, "one of both")
     trace, queues = _with_queues(options)
     cost = _cost(options)
     if splits:

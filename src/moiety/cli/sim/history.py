@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from click.core import ParameterSource
 
 from moiety.cli.output import count
 from moiety.cli.sim.order_tables import show
 from moiety.cli.sim.progress import bar
+from moiety.cli.sim.replay_options import COSTS, check_companions, is_typed
 from moiety.model.errors import BadArgument, FileNotWritable
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ UNUSED: Final = frozenset(
     }
 )
 """Parameters that a history has no use for."""
+OF_JOBS: Final = frozenset({"stops", "starts", "is_known", *COSTS})
+"""Parameters that only a file of jobs with whole GPUs has a use for."""
 OF_FILES: Final = frozenset({"cluster", "node_gpus", "queues"})
 """Parameters that only the output of `sacct` without a folder has a use for."""
 SHOWN_MAX: Final = 3
@@ -39,13 +41,6 @@ def is_history(folder: str | None) -> bool:
     from moiety.sim.history_file import is_history
 
     return is_history(Path(folder), has_pools=not is_typed("pools"))
-
-
-def is_typed(*names: str) -> bool:
-    """Whether any of these parameters was typed."""
-    context = click.get_current_context()
-    typed = ParameterSource.COMMANDLINE
-    return any(context.get_parameter_source(name) is typed for name in names)
 
 
 def replay(
@@ -136,5 +131,9 @@ def _check(options: dict[str, Any]) -> None:
                 f"{flag} is not for a history with queues, pools, changes or gangs",
                 "tables in its folder: docs/traces-of-pools.md",
             )
+        if name in OF_JOBS:
+            problem = f"{flag} is for a file of jobs with whole GPUs, and not for a history"
+            raise BadArgument(problem, "docs/howto-simulate.md")
         if is_folder and name in OF_FILES:
             raise BadArgument(f"{flag} is for a single file", "nodes.csv and queues.csv")
+    check_companions(options)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from moiety.cli.output import Size, count
 from moiety.model.errors import BadArgument
@@ -20,7 +21,33 @@ STOPS: Final = ("keep", "kill", "suspend")
 OF_QUEUES: Final = ("fifo-queues", "drf")
 """The orders that are replayed as a history is, because they know queues."""
 
+COSTS: Final = ("state_bytes", "host_bytes", "link_bytes", "network_bytes")
+"""The parameters of what a suspension moves, and how fast."""
+
 Command = Callable[..., None]
+
+
+def is_typed(*names: str) -> bool:
+    """Whether any of these parameters was typed."""
+    context = click.get_current_context()
+    typed = ParameterSource.COMMANDLINE
+    return any(context.get_parameter_source(name) is typed for name in names)
+
+
+def check_companions(options: dict[str, Any]) -> None:
+    """Raises BadArgument for an option that says nothing without another one, which is absent."""
+    missing = [
+        ("repair_hours", "fail_hours", options["fail_hours"] is None),
+        ("is_known", "starts", options["starts"] is None),
+        *((name, "stops", "suspend" not in options["stops"]) for name in COSTS),
+    ]
+    flags = {each.name: each.opts[0] for each in click.get_current_context().command.params}
+    for name, other, is_absent in missing:
+        if is_absent and is_typed(name):
+            value = {"fail_hours": "20", "starts": "2000", "stops": "suspend"}[other]
+            needed = f"{flags[other]} {value}" if other == "stops" else flags[other]
+            problem = f"{flags[name]} says nothing without {needed}"
+            raise BadArgument(problem, f"{flags[other]} {value}")
 
 
 def stop_options(command: Command) -> Command:
@@ -80,19 +107,20 @@ def suspension_of(options: dict[str, Any]) -> SuspensionCost:
     """What a suspension moves, and how fast."""
     from moiety.sim.suspension import SuspensionCost
 
-    moved = ("state_bytes", "host_bytes", "link_bytes", "network_bytes")
-    state, host, link, network = (options[name] for name in moved)
+    state, host, link, network = (options[name] for name in COSTS)
     if not (link and network):
         raise BadArgument("--link and --network are at least 1 byte a second", "--link 25GB")
     return SuspensionCost(state, host, link, network)
 
 
-def questions_of(options: dict[str, Any]) -> StartQuestions | None:
-    """Which jobs are asked about; None: none."""
+def questions_of(orders: Sequence[str], options: dict[str, Any]) -> StartQuestions | None:
+    """Which jobs are asked about; None: none. Raises BadArgument if no order can answer."""
     from moiety.sim.starts import StartQuestions
 
     if options["starts"] is None:
         return None
+    if "default" not in orders:
+        raise BadArgument("only the order default says when jobs will begin", "--order default")
     return StartQuestions(options["starts"], options["is_known"], options["seed"])
 
 
