@@ -189,7 +189,10 @@ def _told(
         spot = decision.spot
         return {**told, "kind": "placement", "node": spot.node, "gpus": list(spot.gpus)}
     if isinstance(decision, Eviction):
-        gone = {"node": decision.spot.node, "reason": decision.reason, "for": decision.for_workload}
+        reason, other = decision.reason, decision.for_workload
+        if other is None and not decision.is_final:  # it lacks members, as the case has it
+            reason = case.incomplete.get(task.workload, reason)
+        gone = {"node": decision.spot.node, "reason": reason, "for": other}
         return {**told, "kind": "eviction", **gone}
     if isinstance(decision, Move):
         target = {"node": decision.target.node, "gpus": list(decision.target.gpus)}

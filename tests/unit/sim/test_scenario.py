@@ -87,6 +87,25 @@ def test_a_limit_of_memory_is_told_in_bytes(tmp_path: Path) -> None:
     ]
 
 
+def evictions(tmp_path: Path, *tasks: dict[str, Any], **more: Any) -> set[str]:
+    """The reasons for which tasks of a gang alone on two GPUs end."""
+    case = {**CASE, "jobs": [job("gang", *tasks, **more)], "expect": {}}
+    [outcome] = run_all(read_scenarios(write(tmp_path, case)), "cases.json")
+    return {each["reason"] for each in outcome.decisions if each["kind"] == "eviction"}
+
+
+def test_a_gang_that_runs_with_too_few_tasks_in_its_file_ends_for_that(tmp_path: Path) -> None:
+    """Two tasks run, and the file has no third one: "only 0 of at least 1 tasks" was said."""
+    said = evictions(tmp_path, RUNNING, RUNNING, min_tasks=3)
+    assert said == {"it needs 3 tasks at once, and there are only 2"}
+
+
+def test_a_gang_that_lost_members_ends_for_what_it_has_and_needs_in_all(tmp_path: Path) -> None:
+    """The task that is lost asks for something else than the others, and counts with them."""
+    said = evictions(tmp_path, RUNNING, RUNNING, {**PENDING, "gpus": 0.5}, min_tasks=3)
+    assert said == {"only 2 of at least 3 tasks of the gang have places"}
+
+
 def test_what_is_expected_changes_nothing_that_is_decided(tmp_path: Path) -> None:
     other = copy.deepcopy(CASE)
     other["expect"] = {"jobs": {"new": {"status": "pending"}, "nobody": {"status": "running"}}}

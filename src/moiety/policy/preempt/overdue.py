@@ -24,11 +24,9 @@ def incomplete(state: ClusterState) -> dict[str, str]:
     """Gangs that have lost members and did not get them back, with the reason to end the rest."""
     found = {}
     for name in sorted(state.partial):
-        for subgroup in state.workloads[name].subgroups:
-            running = state.running[name, subgroup.name]
-            if running < subgroup.tasks_min:
-                found[name] = (
-                    f"only {running} of at least {subgroup.tasks_min} tasks of the gang have places"
-                )
-                break
+        parts = state.workloads[name].subgroups
+        needed = sum(each.tasks_min for each in parts)
+        has = sum(min(state.running[name, each.name], each.tasks_min) for each in parts)
+        if has < needed:
+            found[name] = f"only {has} of at least {needed} tasks of the gang have places"
     return found
