@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from moiety.policy.model.snapshot import Starting
 from moiety.policy.place.arrays import Bools, Mask, Seat
 from moiety.sim.replay import LiveRun, Progress, ReplaySettings, ordered
 from moiety.sim.results import PoolUse, Result
+from moiety.sim.scaling import free_names
 from moiety.sim.task_engine import TaskEngine
 from moiety.sim.trace import Trace
 
@@ -43,10 +45,8 @@ def live_on_pools(
     nodes = list(always)
     for pool in pools:
         assert pool.template
-        assert pool.nodes_max is not None
-        nodes += [
-            replace(pool.template, name=f"{pool.name}-{at}") for at in range(1, pool.nodes_max + 1)
-        ]
+        names = free_names(pool.name, {node.name for node in nodes})
+        nodes += [replace(pool.template, name=name) for name in islice(names, pool.nodes_max)]
     whole = ordered(replace(trace, nodes=tuple(nodes), node_order=None), setting)
     run = _PoolsRun(whole, pools, setting, progress)
     run.clock.run()

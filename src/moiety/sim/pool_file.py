@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ from moiety.model.errors import InvalidValue, TraceInvalid
 from moiety.policy.model.cluster import Node, Pool
 from moiety.sim.node_table import HOST
 from moiety.sim.reading import COLUMNS_HINT, Complaints, TableRow, check_file, read_table
+from moiety.sim.scaling import free_names
 
 COLUMNS: Final = ("name",)
 EVERY: Final = "*"
@@ -46,10 +48,12 @@ class _Line:
             idle_s=self.idle_s,
         )
 
-    def members(self, pool: Pool, own: Sequence[Node]) -> tuple[Node, ...]:
+    def members(
+        self, pool: Pool, own: Sequence[Node], taken: Container[str]
+    ) -> tuple[Node, ...]:
         """The nodes that the pool may ever have: those of the trace, if these are enough.
 
-        Nodes of one domain come one after the other. Raises InvalidValue if it is unclear in which
+        Others have no name of `taken`. Nodes of one domain come one after the other. Raises InvalidValue if it is unclear in which
         domains others would be.
         """
         assert pool.template
@@ -67,7 +71,7 @@ class _Line:
                 )
         domains = _domains(pool.template)
         has_hosts = len(domains) < len(pool.template.topology)
-        names = (f"{pool.name}-{at}" for at in range(1, pool.nodes_max + 1))
+        names = islice(free_names(pool.name, taken), pool.nodes_max)
         return tuple(
             replace(
                 pool.template,
@@ -125,8 +129,10 @@ def read_dynamic(path: Path, nodes: Sequence[Node], complaints: Complaints) -> D
         own = left if line.name == EVERY else [node for node in left if node.pool == line.name]
         try:
             kinds = _kinds(line, own) if line.name == EVERY else [(_named(line, own, nodes), own)]
+            others = {node.name for node in nodes} - {node.name for node in own}
             for pool, alike in kinds:
-                pools[pool.name], members[pool.name] = pool, line.members(pool, alike)
+                taken = others | {node.name for each in members.values() for node in each}
+                pools[pool.name], members[pool.name] = pool, line.members(pool, alike, taken)
         except InvalidValue as error:
             raise TraceInvalid(path.name, number, error.what, error.hint) from None
         gone = {node.name for node in own}
@@ -176,13 +182,15 @@ def _kinds(line: _Line, own: Iterable[Node]) -> list[tuple[Pool, list[Node]]]:
     kinds: dict[tuple[object, ...], list[Node]] = {}
     for node in own:
         kinds.setdefault(_kind(node), []).append(node)
-    found = []
+    found: dict[str, tuple[Pool, list[Node]]] = {}
     for alike in kinds.values():
         first = alike[0]
         gpus = f"{len(first.gpus)} {first.model}" if first.gpus else "no GPUs"
         name = f"{first.pool}: {gpus}, {first.cpu_milli / 1000:g} CPUs, {first.memory_mib} MiB"
-        found.append((line.pool(name, alike, first), alike))
-    return found
+        if name in found:  # only the memory of their GPUs differs
+            name += f", GPUs of {first.gpu_memory_mib} MiB"
+        found[name] = line.pool(name, alike, first), alike
+    return list(found.values())
 
 
 def _domains(node: Node) -> tuple[tuple[str, str], ...]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
+from itertools import count
 
 from moiety.policy.model.decisions import Decision, Growth, Release
 from moiety.policy.model.snapshot import Snapshot, Starting
@@ -48,8 +49,9 @@ def scaled(snapshot: Snapshot, decisions: Iterable[Decision]) -> Snapshot:
 
 def free_name(pool: str, names: Iterable[str]) -> str:
     """A name for another node of a pool."""
-    taken = set(names)
-    at = 1
-    while f"{pool}-{at}" in taken:
-        at += 1
-    return f"{pool}-{at}"
+    return next(free_names(pool, set(names)))
+
+
+def free_names(pool: str, taken: Container[str]) -> Iterator[str]:
+    """Names for nodes of a pool, without those that are taken."""
+    return (name for at in count(1) if (name := f"{pool}-{at}") not in taken)

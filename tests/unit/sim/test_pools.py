@@ -14,7 +14,7 @@ from moiety.model.errors import TraceInvalid, TraceMissing
 from moiety.policy.model.cluster import Node, Pool, gpus
 from moiety.policy.model.workloads import Shape
 from moiety.sim.live_pools import live_on_pools
-from moiety.sim.pool_file import read_pools
+from moiety.sim.pool_file import read_dynamic, read_pools
 from moiety.sim.reading import Complaints
 from moiety.sim.replay import ReplaySettings, live
 from moiety.sim.results import PoolUse, saved_percent
@@ -134,6 +134,30 @@ def test_a_file_says_which_pools_are_dynamic(tmp_path: Path) -> None:
     found, always = read_pools(lines, NODES, Complaints())
     assert always == ()
     assert [each.nodes_max for each in found] == [2, 1, 1, 1]
+
+
+def test_kinds_that_differ_in_the_memory_of_their_gpus_are_pools_of_their_own(
+    tmp_path: Path,
+) -> None:
+    """They had one name, and the nodes of the first kind were gone."""
+    file = tmp_path / "pools.csv"
+    file.write_text("name\n*\n")
+    small = machine("n1")
+    large = [replace(machine(name), gpu_memory_mib=32000) for name in ("n2", "n3")]
+    found, always = read_pools(file, [small, *large], Complaints())
+    assert [each.nodes_max for each in found] == [1, 2]
+    assert always == ()
+
+
+def test_new_nodes_have_no_name_of_a_node_that_stays(tmp_path: Path) -> None:
+    """A pool can be called as the nodes are numbered: there were "two nodes of the name n-1"."""
+    file = tmp_path / "pools.csv"
+    file.write_text("name,nodes_max,like\nn,2,n-1\n")
+    stays = machine("n-1", pool="own")
+    dynamic = read_dynamic(file, [stays], Complaints())
+    assert [node.name for node in dynamic.nodes["n"]] == ["n-2", "n-3"]
+    _, [use] = uses(trace((0.0, 500.0), (10.0, 500.0)), *dynamic.pools, always=(stays,))
+    assert use.started == 1
 
 
 @pytest.mark.parametrize(
