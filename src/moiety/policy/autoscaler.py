@@ -114,6 +114,12 @@ def _like(pool: Pool, name: str) -> Node:
     return replace(pool.template, name=name, pool=pool.name)
 
 
+def _next(pool: Pool, at: int) -> Node:
+    """A node that is not there yet, by its place among those: starting ones come first."""
+    node = _like(pool, f"\0{pool.name}/{at}")
+    return replace(node, topology=pool.domains[at]) if at < len(pool.domains) else node
+
+
 def _releases(state: ClusterState, pool: Pool, busy: Collection[tuple[str, int]]) -> list[Release]:
     """The nodes that have been empty for long, the longest first."""
     now_s, since = state.snapshot.now_s, state.snapshot.empty_since
@@ -165,10 +171,10 @@ class _Trial:
         self._in_vain: set[int] = set()
 
     def _room(self, pool: Pool) -> int:
-        """The most further nodes that can be of use: one for each task."""
+        """The most further nodes that can be of use: one for each task, unless domains differ."""
         state = self._before
         tasks = sum(state.workloads[name].tasks for name in state.unmet)
-        bound = min(tasks, STARTED_MAX)
+        bound = STARTED_MAX if pool.domains else min(tasks, STARTED_MAX)
         if pool.nodes_max is None:
             return bound
         has = self._there[pool.name] + len(self._ready[pool.name])
@@ -185,7 +191,7 @@ class _Trial:
         nodes = list(before.snapshot.nodes)
         for pool in self.pools:
             more = len(self._ready[pool.name]) + self._most[pool.name]
-            nodes += [_like(pool, f"\0{pool.name}/{at}") for at in range(more)]
+            nodes += [_next(pool, at) for at in range(more)]
         there = replace(before.snapshot, nodes=tuple(nodes), running=tuple(running))
         self._state = ClusterState(there, self._known)
         lacking = WaitingLines.current(self._state).lacking()

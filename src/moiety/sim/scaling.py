@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from moiety.policy.model.cluster import Node, Pool
 from moiety.policy.model.decisions import Decision, Growth, Release
 from moiety.policy.model.snapshot import Snapshot, Starting
 
@@ -45,6 +46,19 @@ def scaled(snapshot: Snapshot, decisions: Iterable[Decision]) -> Snapshot:
             if node.pool in pools and node.name not in in_use
         },
     )
+
+
+def with_domains(pools: Iterable[Pool], could: Mapping[str, Sequence[Node]]) -> tuple[Pool, ...]:
+    """The pools, with the domains of nodes that are not there yet where the template's differ.
+
+    `could` are such nodes by pool, the next one last.
+    """
+    found = []
+    for pool in pools:
+        domains = tuple(node.topology for node in reversed(could.get(pool.name, ())))
+        is_known = pool.template is None or {pool.template.topology}.issuperset(domains)
+        found.append(pool if is_known else replace(pool, domains=domains))
+    return tuple(found)
 
 
 def free_name(pool: str, names: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ from moiety.sim.cluster_trace import ClusterTrace, NodeChange
 from moiety.sim.job_run import JobRun, WorldTimeline
 from moiety.sim.planner import Planner
 from moiety.sim.runs import QUIET_S, SAME_S, Progress, RestartCost
+from moiety.sim.scaling import with_domains
 
 ENDS, CHANGES, NODES, COMES, LOOKS = range(5)
 ASKED_MAX: Final = 8
@@ -58,7 +59,7 @@ class World:
         """How many outages each node has now; it is up without any."""
         self._pools = {pool.name: pool for pool in trace.pools}
         self._could: dict[str, list[Node]] = {}
-        """The nodes of each dynamic pool that have not been started."""
+        """The nodes of each dynamic pool that have not been started, the next one last."""
         self._starting: list[Starting] = []
         self._empty_since: dict[str, float] = {}
         self._nodes: tuple[Node, ...] | None = None
@@ -147,7 +148,7 @@ class World:
             tuple(self._workloads.values()),
             tuple(self.running),
             queues=self.trace.queues,
-            pools=self.trace.all_pools,
+            pools=with_domains(self.trace.all_pools, self._could),
             now_s=self.now_s,
             monday_s=self.trace.monday_s,
             exchanged_s=self._exchanged_s,

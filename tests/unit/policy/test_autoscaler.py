@@ -72,6 +72,25 @@ def test_nodes_that_start_are_counted_and_nobody_asks_twice() -> None:
     assert waits == [30, 80, 100]
 
 
+def test_nodes_that_start_next_are_in_their_own_domains() -> None:
+    """The template is in one rack; of the nodes that start, the third is the first of two in one.
+
+    A node that starts already is the first of them.
+    """
+    template = node("like", rack="r1")
+    domains = tuple((("rack", name),) for name in ("r2", "r3", "r4", "r3"))
+    gang = work("gang", count=4, tasks=2, whole=Domain("rack"))
+    same = Snapshot((), (gang,), (), (ALL,), (dynamic(template=template),))
+    assert growths(decide(same))["cloud"].nodes == 2
+    pools = (dynamic(template=template, domains=domains),)
+    there = replace(same, pools=pools)
+    assert growths(decide(there))["cloud"].nodes == 4
+    starts = replace(there, starting=(Starting("cloud", 9.0),))
+    assert growths(decide(starts))["cloud"].nodes == 3
+    few = (dynamic(template=template, domains=domains, nodes_max=3),)
+    assert growths(decide(replace(there, pools=few))) == {}
+
+
 def test_never_more_than_the_most() -> None:
     jobs = tuple(work(f"w{at}", count=4) for at in range(9))
     here = of("cloud", node("c0"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from moiety.policy.model.cluster import Pool
 from moiety.policy.model.decisions import Growth, Release
 from moiety.policy.model.snapshot import Snapshot
-from moiety.sim.scaling import free_name, scaled
+from moiety.sim.scaling import free_name, scaled, with_domains
 from tests.unit.policy.build import node
 
 POOL = Pool("burst", is_dynamic=True, nodes_max=4, template=node("template"))
@@ -31,3 +31,11 @@ def test_a_node_that_is_given_back_is_gone() -> None:
 
 def test_a_new_node_has_the_first_free_number() -> None:
     assert free_name("burst", ["burst-1", "burst-3"]) == "burst-2"
+
+
+def test_domains_of_nodes_that_come_are_told_where_the_template_is_in_others() -> None:
+    alike, other = node("a"), node("b", rack="r2")
+    assert with_domains([POOL], {"burst": [alike]}) == (POOL,)
+    assert with_domains([POOL], {}) == (POOL,)
+    [told] = with_domains([POOL], {"burst": [alike, other]})
+    assert told.domains == (other.topology, alike.topology)

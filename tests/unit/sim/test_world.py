@@ -201,6 +201,15 @@ def test_nodes_of_a_pool_are_in_their_own_domains(tmp_path: Path) -> None:
     assert found["a"].started_s == 300
 
 
+def test_nodes_start_for_a_gang_that_will_be_in_one_domain(tmp_path: Path) -> None:
+    """The first two nodes are in two racks: all four start at once, and not first the two."""
+    jobs = TIMES + ",tasks,domain\na,8,0,500,2,rack\n"
+    nodes = RACKS + "n3,64000,64000,8,cloud,rack=r3\nn4,64000,64000,8,cloud,rack=r3\n"
+    found = jobs_of(history(tmp_path, jobs, nodes, pools="name\ncloud\n"))
+    assert found["a"].nodes == ("n3", "n4")
+    assert found["a"].started_s == 300
+
+
 def test_parts_of_a_machine_stay_on_it_in_pools_too(tmp_path: Path) -> None:
     nodes = (
         "name,cpu_milli,memory_mib,gpus,model\n"

@@ -124,6 +124,9 @@ class Pool:
     """The most nodes of a dynamic pool, including starting ones; None: no bound."""
     template: Node | None = None
     """The model of each node that is started; its name and pool do not matter."""
+    domains: tuple[tuple[tuple[str, str], ...], ...] = ()
+    """The domains of the nodes that are next to be there, in their order, where they are known; all
+    others have those of the template."""
     start_s: float = 300.0
     """The time from the request of a node until work can begin on it."""
     idle_s: float = 600.0
