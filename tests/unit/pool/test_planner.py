@@ -382,3 +382,46 @@ def test_work_is_explained_beside_what_runs_outside_the_pool(
     assert found.reason is not None
     assert "programs outside the pool have 300 MiB and 20 % of the time" in found.reason.text
     assert planner.starts(StartsRequest(view, 700.0, [number])).starts.keys() == {number}
+
+
+def card(index: int, **values: int | bool) -> CardView:
+    return CardView(index=index, model="A", memory_mib=1000, **values)  # type: ignore[arg-type]
+
+
+def with_cards(*cards: CardView, cpu_milli: int = 8000) -> MachineView:
+    return MachineView(name="box", cpu_milli=cpu_milli, memory_mib=1000, cards=list(cards))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        with_cards(card(0), card(1, usable=False)),
+        with_cards(card(0), card(1, outside_milli=300, outside_mib=200)),
+        with_cards(card(0), card(1), cpu_milli=1000),
+        with_cards(card(0)),
+    ],
+    ids=["drained", "used by others", "fewer processors", "gone"],
+)
+def test_work_goes_on_and_others_begin_where_its_gpu_or_its_machine_changes(
+    store: sqlite3.Connection, planner: PoolPlanner, other: MachineView
+) -> None:
+    """No cycle could be decided: what ran had more of the machine than there was."""
+    runs = submitted(store, 0.0, cpus=4.0).id
+    changes.begin_attempt(store, runs, 1, [1], 1.0)
+    assert planner.cycle(CycleRequest(TWO, 2.0)).starts == []
+    waits = submitted(store, 3.0).id
+    answer = planner.cycle(CycleRequest(other, 4.0))
+    assert answer.ends == []
+    assert [(start.number, start.cards) for start in answer.starts] == [(waits, [0])]
+
+
+def test_work_does_not_end_for_work_that_has_no_room_beside_a_program_outside(
+    store: sqlite3.Connection, planner: PoolPlanner
+) -> None:
+    runs = submitted(store, 0.0).id
+    changes.begin_attempt(store, runs, 1, [0], 1.0)
+    used = with_cards(card(0, outside_milli=300))
+    submitted(store, 2.0, priority=9)
+    assert planner.cycle(CycleRequest(used, 3.0)).ends == []
+    submitted(store, 4.0, priority=9, gpu=0.5)
+    assert [end.number for end in planner.cycle(CycleRequest(used, 5.0)).ends] == [runs]

@@ -79,7 +79,7 @@ class NodeArrays:
     """What is free on N nodes with at most G GPUs each.
 
     free_cpu, free_memory, left_total: [N]; left, ordered: [N, G] in thousandths, 0 where a node has
-    no such GPU; GPUs that are not healthy count as full. model: [N], a position in `models`, of
+    no such GPU; GPUs that are not healthy count as full, whatever runs or ends there. model: [N], a position in `models`, of
     which the last is "" for nodes without GPUs.
     """
 
@@ -151,6 +151,13 @@ class NodeArrays:
             over = 0 if self._over is None else self._over[nodes]
             enough &= left * memory - over >= needed
         return enough
+
+    def healthy(self, seat: Seat) -> Sequence[int]:
+        """The GPUs of a seat without those that are not healthy."""
+        if not self.has_unhealthy:
+            return seat.gpus
+        own, node = self.capacity, seat.node
+        return [gpu for gpu in seat.gpus if own[node, gpu] == self.installed[node, gpu]]
 
     def acceptable(self, shape: Shape) -> Bools | None:
         """[number of models]: which of them will do; None: all. Nodes without GPUs never matter."""
@@ -294,7 +301,8 @@ class NodeArrays:
         parts = [(seat.node, gpu, seat.gpu_milli) for _, seat in taken for gpu in seat.gpus]
         if parts:
             nodes, gpus, amounts = np.array(parts, np.int64).T
-            np.subtract.at(self.left, (nodes, gpus), amounts)
+            is_healthy = self.capacity[nodes, gpus] == self.installed[nodes, gpus]
+            np.subtract.at(self.left, (nodes, gpus), np.where(is_healthy, amounts, 0))
         for shape, seat in taken:
             if shape.is_apart:
                 self._change_memory(shape, seat, 1)
@@ -315,7 +323,8 @@ class NodeArrays:
         amount = sign * seat.gpu_milli
         cpu = self.free_cpu.item(node) - sign * shape.cpu_milli
         memory = self.free_memory.item(node) - sign * shape.memory_mib
-        for gpu in seat.gpus:
+        healthy = self.healthy(seat)
+        for gpu in healthy:
             row[gpu] -= amount
             if not 0 <= row[gpu] <= self.capacity.item(node, gpu):
                 raise InternalError(f"GPU {gpu} of {self.nodes[node].name} has {row[gpu]} left")
@@ -324,7 +333,7 @@ class NodeArrays:
             raise InternalError(f"{self.nodes[node].name} has {cpu} CPU, {memory} MiB left")
         if shape.is_apart:
             self._change_memory(shape, seat, sign)
-        used = amount * len(seat.gpus)
+        used = amount * len(healthy)
         self.free_cpu[node] = cpu
         self.free_memory[node] = memory
         if used:

@@ -100,15 +100,19 @@ class Pools:
         }
 
     def is_free(self, shape: Shape, place: Place) -> bool:
-        """Whether exactly that place could be taken."""
+        """Whether exactly that place could be taken by a task that ran there before.
+
+        On a GPU that is not healthy nothing begins, so what ran there has its room.
+        """
         cluster, seat = self.placers[place.pool].cluster, place.seat
         node = seat.node
+        healthy = cluster.healthy(seat)
         if cluster.free_cpu[node] < shape.cpu_milli or cluster.free_memory[node] < shape.memory_mib:
             return False
         if cluster.counts_memory:
             enough = cluster.enough(shape, slice(node, node + 1))[0]
-            return all(bool(enough[gpu]) for gpu in seat.gpus)
-        return all(cluster.left[node, gpu] >= seat.gpu_milli for gpu in seat.gpus)
+            return all(bool(enough[gpu]) for gpu in healthy)
+        return all(cluster.left[node, gpu] >= seat.gpu_milli for gpu in healthy)
 
     def take(self, shape: Shape, place: Place) -> None:
         """Begin a task in a place."""

@@ -49,7 +49,8 @@ class VictimUnit(NamedTuple):
 class Victims:
     """All units that may be ended, by queue, in the order in which they yield.
 
-    Guaranteed work is not among them. The units of a queue are found when they are first asked for,
+    Guaranteed work is not among them, nor is work on GPUs that are drained or lost: nothing could
+    begin there. The units of a queue are found when they are first asked for,
     and kept: `changed` names workloads whose units are not right any more. They are kept with the
     state, from one decision to the next.
     """
@@ -169,6 +170,8 @@ class Victims:
                 self._young.add(name)
                 return []
             self._young.discard(name)
+        if not any(self._frees(task) for task in tasks):
+            return []
         rank = workload.priority, -workload.submitted_s, ReversedName(name)
         if len(tasks) == 1 and len(workload.subgroups) == 1 and workload.subgroups[0].tasks_min:
             return [_unit(rank, workload, tuple(tasks), since, is_extra=False)]
@@ -185,6 +188,11 @@ class Victims:
             since = max(self._since(task) for task in core)
             units.append(_unit(rank, workload, tuple(core), since, is_extra=False))
         return units
+
+    def _frees(self, task: Task) -> bool:
+        """Whether others could begin where it ends."""
+        pool, seat = self._state.seated[task].place
+        return not seat.gpus or bool(self._state.pools.placers[pool].cluster.healthy(seat))
 
     def _since(self, task: Task) -> float:
         """When a task began; now, if this cycle started it."""

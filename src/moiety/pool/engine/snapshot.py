@@ -231,9 +231,9 @@ def snapshot_of(
         elif users.why_not(row) is None:
             found.append(users.confined(row, workload, places))
     return Snapshot(
-        nodes=nodes.nodes,
+        nodes=_with_hosts(nodes.nodes, running),
         workloads=tuple(found),
-        running=tuple(running),
+        running=_within(running),
         queues=(*queues, OUTSIDE_QUEUE),
         now_s=now_s,
         monday_s=monday_s,
@@ -241,6 +241,48 @@ def snapshot_of(
             (node.name for node in nodes.nodes if host_free_bytes),
             host_free_bytes // len(nodes.nodes),
         ),
+    )
+
+
+def _within(running: Iterable[Running]) -> tuple[Running, ...]:
+    """What runs, with no more of a GPU than those before it leave: programs outside come first.
+
+    A program outside the pool can use a GPU that work of the pool has. That goes on, and counts with
+    what is left: so it ends for others only if they have room beside the program.
+    """
+    left: dict[tuple[str, int], int] = {}
+    found = []
+    for each in running:
+        spot = each.spot
+        places = [(spot.node, gpu) for gpu in spot.gpus]
+        milli = min([spot.gpu_milli, *(left.get(place, WHOLE_GPU) for place in places)])
+        if milli < spot.gpu_milli:
+            each = replace(each, spot=spot._replace(gpu_milli=milli))
+        found.append(each)
+        for place in places:
+            left[place] = left.get(place, WHOLE_GPU) - milli
+    return tuple(found)
+
+
+def _with_hosts(nodes: tuple[Node, ...], running: Iterable[Running]) -> tuple[Node, ...]:
+    """The nodes, with at least the processors and the memory that work on them was given.
+
+    A machine can have fewer than when that began, and GPUs that come or go divide them anew.
+    """
+    used: dict[str, list[int]] = {node.name: [0, 0] for node in nodes}
+    for each in running:
+        own = used[each.spot.node]
+        own[0] += each.shape.cpu_milli
+        own[1] += each.shape.memory_mib
+    if all(n.cpu_milli >= used[n.name][0] and n.memory_mib >= used[n.name][1] for n in nodes):
+        return nodes
+    return tuple(
+        replace(
+            node,
+            cpu_milli=max(node.cpu_milli, used[node.name][0]),
+            memory_mib=max(node.memory_mib, used[node.name][1]),
+        )
+        for node in nodes
     )
 
 
