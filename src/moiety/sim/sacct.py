@@ -158,9 +158,10 @@ def _job(name: str, row: Row, line: int) -> HistoryJob:
     most_s = _limit(row)
     if most_s is not None:
         ran_s = min(ran_s, most_s)  # Slurm ends a job some seconds after its limit
-    submitted_s = max(
-        _moment(value) for value in (row.get("Submit", ""), row.get("Eligible", "")) if _is(value)
-    )
+    moments = [row.get(column, "") for column in ("Submit", "Eligible")]
+    if not any(_is(value) for value in moments):
+        raise ValueError("it has neither a Submit nor an Eligible time")
+    submitted_s = max(_moment(value) for value in moments if _is(value))
     partitions = frozenset(each for each in _first(row, "Partition").split(",") if each)
     workload = Workload(
         name,

@@ -158,6 +158,7 @@ def test_projects_are_made_and_changed_live(store: sqlite3.Connection) -> None:
         ({"name": "a", "quota": -1}, "no number of GPUs"),
         ({"name": "a", "weight": -1}, "weight is negative"),
         ({"name": "a", "weight": 1e300}, "too large"),
+        ({"name": "a", "weight": float("nan")}, "too large"),
         ({"name": "a b"}, "no name of a project"),
         ({"name": "below", "parent": "small", "quota": 2}, "together, and it has 1"),
         ({"name": "below", "parent": "default"}, "has 1 workloads"),

@@ -123,6 +123,10 @@ def test_sacct_p_with_a_bar_at_the_end_and_seconds_since_1970(tmp_path: Path) ->
         ({"AllocTRES": "gres/gpu=x,node=1"}, "line 3: job 2: gres/gpu is no whole number: 'x'"),
         ({"AllocTRES": "gres/gpu=1,mem=lots"}, "job 2: memory is no amount, such as 128G: 'lots'"),
         ({"Timelimit": "long"}, "line 3: job 2: Timelimit is no time, such as 1-02:03:04: 'long'"),
+        (
+            {"Submit": "Unknown", "Eligible": "Unknown"},
+            "line 3: job 2: it has neither a Submit nor an Eligible time",
+        ),
         ({"User": "a|b"}, "line 3: it has 17 values, and there are 16 columns"),
     ],
 )

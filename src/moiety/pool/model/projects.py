@@ -21,7 +21,7 @@ def queue_of(row: ProjectRow) -> Queue:
     """The queue of one project; raises InvalidValue for values that contradict."""
     if not NAME.fullmatch(row.name):
         raise BadArgument(f"{row.name[:40]!r} is no name of a project", "letters and digits")
-    if row.weight > WEIGHT_MAX or abs(row.priority) > WEIGHT_MAX:
+    if not row.weight <= WEIGHT_MAX or abs(row.priority) > WEIGHT_MAX:
         raise BadArgument(f"project {row.name}: a weight or priority is too large", "1 to 100, say")
     return Queue(
         row.name,
