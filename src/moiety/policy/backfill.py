@@ -147,11 +147,12 @@ class Reservations:
             self._state.left_to = self.left_to
 
     def _may_have(self, piece: GangPart) -> bool:
-        """Whether a piece has waited for long, and smaller work could always go before it."""
+        """Whether a piece, or one like it, has waited for long, and smaller work could pass it."""
         state, settings, workload = self._state, self._settings, piece.workload
         if piece.is_extra or workload.is_opportunistic or not any(piece.amounts):
             return False
-        if state.snapshot.now_s - workload.submitted_s < settings.reserve_after_s:
+        long_ago_s = state.snapshot.now_s - settings.reserve_after_s
+        if not WaitingLines.current(state).waits_since(workload, long_ago_s):
             return False
         size = _size_class(piece.amounts[GPU_MILLI])
         if sum(_size_class(each.gpu_milli) == size for each in self.all) >= settings.reservations:

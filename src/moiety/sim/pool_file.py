@@ -48,13 +48,11 @@ class _Line:
             idle_s=self.idle_s,
         )
 
-    def members(
-        self, pool: Pool, own: Sequence[Node], taken: Container[str]
-    ) -> tuple[Node, ...]:
+    def members(self, pool: Pool, own: Sequence[Node], taken: Container[str]) -> tuple[Node, ...]:
         """The nodes that the pool may ever have: those of the trace, if these are enough.
 
-        Others have no name of `taken`. Nodes of one domain come one after the other. Raises InvalidValue if it is unclear in which
-        domains others would be.
+        Others have no name of `taken`. Nodes of one domain come one after the other. Raises
+        InvalidValue if it is unclear in which domains others would be.
         """
         assert pool.template
         assert pool.nodes_max is not None

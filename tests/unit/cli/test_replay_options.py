@@ -81,9 +81,7 @@ def test_only_the_engine_is_asked_when_jobs_begin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [("--stops", "kill"), ("--starts", "2"), ("--state", "1GiB")])
-def test_a_history_has_no_use_for_stops_and_starts(
-    tmp_path: Path, option: tuple[str, str]
-) -> None:
+def test_a_history_has_no_use_for_stops_and_starts(tmp_path: Path, option: tuple[str, str]) -> None:
     (tmp_path / "nodes.csv").write_text("name,cpu_milli,memory_mib,gpus\nn,1,1,8\n")
     (tmp_path / "jobs.csv").write_text("name,gpus,submitted_s,duration_s,queue\na,8,0,900,q\n")
     (tmp_path / "queues.csv").write_text("name,quota_gpus\nq,8\n")

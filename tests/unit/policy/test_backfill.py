@@ -129,6 +129,18 @@ def test_no_room_is_kept_behind_work_that_is_not_expected_to_end() -> None:
     assert list(placed(decide(beside, settings=lasting))) == ["half/main/0"]
 
 
+def test_only_time_in_which_work_could_have_begun_counts() -> None:
+    """A second one like it has waited since its submission, and then room is kept for the first."""
+    half = work("half", count=0.5, submitted_s=650.0)
+    held = replace(half_busy(half), waits_since={"whole": 400.0})
+    assert list(placed(decide(held, settings=STILL))) == ["half/main/0"]
+    assert placed(decide(replace(held, now_s=1000.0), settings=STILL)) == {}
+    two = replace(held, workloads=(*held.workloads, work("second", submitted_s=50.0)))
+    decisions = decide(two, settings=STILL)
+    assert placed(decisions) == {}
+    assert "kept for whole" in refused(decisions)["half"].text
+
+
 def test_a_half_that_will_have_ended_goes_past_it() -> None:
     short = work("half", count=0.5, submitted_s=650.0, max_run_s=600.0)
     assert list(placed(decide(half_busy(short), settings=STILL))) == ["half/main/0"]

@@ -425,3 +425,33 @@ def test_work_does_not_end_for_work_that_has_no_room_beside_a_program_outside(
     assert planner.cycle(CycleRequest(used, 3.0)).ends == []
     submitted(store, 4.0, priority=9, gpu=0.5)
     assert [end.number for end in planner.cycle(CycleRequest(used, 5.0)).ends] == [runs]
+
+
+@pytest.mark.parametrize("how", ["held", "later", "dependent", "ran"])
+def test_room_is_kept_for_work_that_could_have_begun_ten_minutes_ago(
+    store: sqlite3.Connection, planner: PoolPlanner, how: str
+) -> None:
+    """Until then it was held, say: that time does not count."""
+    has, other = submitted(store, 0.0, gpu=0.5).id, submitted(store, 0.0, hold=True).id
+    changes.begin_attempt(store, has, 1, [0], 0.0)
+    asked: dict[str, dict[str, object]] = {
+        "held": {"hold": True},
+        "later": {"begin_s": 5000.0},
+        "dependent": {"depends": f"afterany:{other}"},
+        "ran": {},
+    }
+    whole = submitted(store, 1.0, **asked[how]).id
+    if how == "ran":
+        changes.begin_attempt(store, whole, 1, [0], 1.0)
+    planner.cycle(CycleRequest(ONE, 2.0))
+    if how == "held":
+        changes.release(store, whole)
+    elif how == "dependent":
+        changes.cancel(store, other, "cancelled", "", 5000.0)
+    elif how == "ran":
+        changes.end_attempt(store, whole, 1, WorkState.PENDING, "failed", 5000.0)
+    assert planner.cycle(CycleRequest(ONE, 5000.0)).starts == []
+    half = submitted(store, 5001.0, gpu=0.5).id
+    for now_s, began in ((5599.0, [half]), (5601.0, [])):
+        answer = planner.cycle(CycleRequest(ONE, now_s))
+        assert [start.number for start in answer.starts] == began

@@ -74,6 +74,9 @@ class Snapshot:
     exchanged_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """When the first queue of a pair last got room by the end of a gang of the second one that was
     larger than what was due to that: at most one such exchange an hour."""
+    waits_since: Mapping[str, float] = field(default_factory=dict)
+    """Since when a workload could begin if it had room, by name; without an entry: since it was
+    submitted. Work can be held, depend on other work, or have run before."""
     host_free: Mapping[str, int] = field(default_factory=dict)
     """Bytes of host memory that suspended tasks may take, by node; empty: no task is suspended."""
     starting: tuple[Starting, ...] = ()

@@ -79,8 +79,8 @@ class NodeArrays:
     """What is free on N nodes with at most G GPUs each.
 
     free_cpu, free_memory, left_total: [N]; left, ordered: [N, G] in thousandths, 0 where a node has
-    no such GPU; GPUs that are not healthy count as full, whatever runs or ends there. model: [N], a position in `models`, of
-    which the last is "" for nodes without GPUs.
+    no such GPU; GPUs that are not healthy count as full, whatever runs or ends there. model: [N], a
+    position in `models`, of which the last is "" for nodes without GPUs.
     """
 
     def __init__(self, nodes: Sequence[Node]) -> None:

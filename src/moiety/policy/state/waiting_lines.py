@@ -132,6 +132,14 @@ class WaitingLines:
                 total[queue] = tuple(sums)
         return total
 
+    def waits_since(self, workload: Workload, at_s: float) -> bool:
+        """Whether a workload, or another one of its line, could have begun at a time or before."""
+        since = self._state.snapshot.waits_since
+        if not since:
+            return workload.submitted_s <= at_s
+        entries = self._at[workload.name][1].entries
+        return any(since.get(name, submitted_s) <= at_s for submitted_s, name, _ in entries)
+
     def are_known(self, worth: Mapping[str, float]) -> bool:
         """Whether the worth of all that waits is known."""
         return all(line.knows(worth) for lines in self.of.values() for line in lines.values())

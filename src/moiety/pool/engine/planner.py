@@ -50,6 +50,7 @@ from moiety.pool.engine.snapshot import (
     workload_of,
 )
 from moiety.pool.engine.user_limits import UserBooks
+from moiety.pool.engine.wait_times import WaitTimes
 from moiety.pool.model.projects import monday_of, queues_of
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
@@ -79,6 +80,9 @@ class PoolPlanner:
         """What it has learned."""
         self._change = -1
         self._rows: dict[int, WorkRow] = {}
+        self._waits = WaitTimes()
+        self._read_s: float | None = None
+        """When it read last."""
         self._workloads: dict[int, Workload] = {}
         self._machine: MachineView | None = None
         self._nodes = PoolNodes()
@@ -243,8 +247,15 @@ class PoolPlanner:
         self.memory.divide(len(machine.cards), (*queues, OUTSIDE_QUEUE), monday_s)
         changed = self._changed()
         for row in changed:
+            before = self._rows.get(row.id)
+            if row.state is not WorkState.PENDING:
+                self._waits.over(str(row.id))
+            elif self._read_s is not None and (
+                row.submitted_s < self._read_s if before is None else before.state in ACTIVE
+            ):
+                self._waits.again(str(row.id))
             if row.state in ACTIVE or row.state is WorkState.PENDING:
-                before, self._rows[row.id] = self._rows.get(row.id), row
+                self._rows[row.id] = row
                 if before is None or _asked_by(before) != _asked_by(row):
                     self._workloads[row.id] = workload_of(row, *self._models)
             else:
@@ -252,6 +263,7 @@ class PoolPlanner:
                 self._workloads.pop(row.id, None)
         self.memory.learn(changed, self._learned_of, self._rows, now_s, self._change)
         self._users = UserBooks(machine, self._rows.values()) if machine.limits else None
+        self._read_s = now_s
         return snapshot_of(
             self._nodes,
             self._rows.values(),
@@ -262,6 +274,7 @@ class PoolPlanner:
             carried,
             host_free_bytes,
             self._users,
+            self._waits,
         )
 
     def _changed(self) -> list[WorkRow]:

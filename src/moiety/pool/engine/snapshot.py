@@ -23,6 +23,7 @@ from moiety.pool.engine.messages import (
     WaitReason,
 )
 from moiety.pool.engine.user_limits import UserBooks, only_on
+from moiety.pool.engine.wait_times import WaitTimes
 from moiety.pool.model.project_rows import OUTSIDE
 from moiety.pool.model.projects import FIRST_MONDAY_S
 from moiety.pool.model.records import PREEMPTED, RESUMES, WorkRow
@@ -200,6 +201,7 @@ def snapshot_of(
     carried: Mapping[int, int] = NOTHING,
     host_free_bytes: int = 0,
     users: UserBooks | None = None,
+    waits: WaitTimes | None = None,
 ) -> Snapshot:
     """The pool now: what waits and may be tried, what runs, and what others have.
 
@@ -224,11 +226,12 @@ def snapshot_of(
             begun = running_of(row, workload, nodes, carried.get(row.id, 0))
             found.append(_without_limit(workload, begun, now_s))
             running.append(begun)
-        elif not eligible.has(row):
-            continue
+        elif not eligible.has(row) or (users is not None and users.why_not(row) is not None):
+            if waits is not None:
+                waits.later.add(workload.name)
         elif users is None:
             found.append(workload)
-        elif users.why_not(row) is None:
+        else:
             found.append(users.confined(row, workload, places))
     return Snapshot(
         nodes=_with_hosts(nodes.nodes, running),
@@ -237,6 +240,7 @@ def snapshot_of(
         queues=(*queues, OUTSIDE_QUEUE),
         now_s=now_s,
         monday_s=monday_s,
+        waits_since={} if waits is None else waits.at(now_s),
         host_free=dict.fromkeys(
             (node.name for node in nodes.nodes if host_free_bytes),
             host_free_bytes // len(nodes.nodes),
@@ -247,8 +251,8 @@ def snapshot_of(
 def _within(running: Iterable[Running]) -> tuple[Running, ...]:
     """What runs, with no more of a GPU than those before it leave: programs outside come first.
 
-    A program outside the pool can use a GPU that work of the pool has. That goes on, and counts with
-    what is left: so it ends for others only if they have room beside the program.
+    A program outside the pool can use a GPU that work of the pool has. That work goes on, and counts
+    with what is left: so it ends for others only if they have room beside the program.
     """
     left: dict[tuple[str, int], int] = {}
     found = []
@@ -256,9 +260,8 @@ def _within(running: Iterable[Running]) -> tuple[Running, ...]:
         spot = each.spot
         places = [(spot.node, gpu) for gpu in spot.gpus]
         milli = min([spot.gpu_milli, *(left.get(place, WHOLE_GPU) for place in places)])
-        if milli < spot.gpu_milli:
-            each = replace(each, spot=spot._replace(gpu_milli=milli))
-        found.append(each)
+        is_less = milli < spot.gpu_milli
+        found.append(replace(each, spot=spot._replace(gpu_milli=milli)) if is_less else each)
         for place in places:
             left[place] = left.get(place, WHOLE_GPU) - milli
     return tuple(found)
