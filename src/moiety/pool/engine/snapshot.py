@@ -251,7 +251,7 @@ def snapshot_of(
 def _within(running: Iterable[Running]) -> tuple[Running, ...]:
     """What runs, with no more of a GPU than those before it leave: programs outside come first.
 
-    A program outside the pool can use a GPU that work of the pool has. That work goes on, and counts
+    A program outside the pool can use a GPU that work of the pool has. It goes on, and counts
     with what is left: so it ends for others only if they have room beside the program.
     """
     left: dict[tuple[str, int], int] = {}
