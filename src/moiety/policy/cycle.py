@@ -160,7 +160,7 @@ class Cycle:
     def _end(self, texts: Mapping[str, str]) -> None:
         """End workloads, each for the reason of its text."""
         for name, text in texts.items():
-            for task in list(self.state.tasks_of[name]):
+            for task in sorted(self.state.tasks_of[name]):
                 self.state.stop(task)
                 self.why[task] = (text, None)
 

@@ -22,6 +22,7 @@ NO_TIME: Final = "the time for this cycle was used up before it was looked at"
 
 UNITS: Final = {
     "gpu_milli": ("GPUs", WHOLE_GPU),
+    "gpu_memory_mib": ("MiB of GPU memory", 1),
     "cpu_milli": ("CPUs", 1000),
     "memory_mib": ("MiB of memory", 1),
 }
