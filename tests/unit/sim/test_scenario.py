@@ -106,6 +106,34 @@ def test_a_gang_that_lost_members_ends_for_what_it_has_and_needs_in_all(tmp_path
     assert said == {"only 2 of at least 3 tasks of the gang have places"}
 
 
+def test_two_queues_above_quota_do_not_take_cpus_from_each_other_for_ever(tmp_path: Path) -> None:
+    """Each has a GPU beyond its quota, and one of two CPU-only jobs has room."""
+    cpus: dict[str, Any] = {"gpus_per_task": 0, "cpu_milli_per_task": 9}
+    jobs = [
+        *(job(f"gpu-{name}", RUNNING, queue=name) for name in "qr"),
+        job("has", RUNNING, queue="q", **cpus),
+        job("waits", PENDING, queue="r", **cpus),
+    ]
+    queues = [queue(name, created=at, quota_gpus=0) for at, name in enumerate("qr")]
+    case = {**CASE, "queues": queues, "jobs": jobs, "expect": {}}
+    [outcome] = run_all(read_scenarios(write(tmp_path, case)), "cases.json")
+    assert outcome.problems == []
+    assert [each["kind"] for each in outcome.decisions] == ["refusal"]
+
+
+def test_by_quota_work_with_gpus_takes_cpus_from_a_queue_with_too_many_gpus(tmp_path: Path) -> None:
+    jobs = [
+        job("gpu-q", RUNNING, queue="q"),
+        job("has", RUNNING, queue="q", gpus_per_task=0, cpu_milli_per_task=9),
+        job("waits", PENDING, queue="r", cpu_milli_per_task=9),
+    ]
+    queues = [queue("q", quota_gpus=0), queue("r", created=1)]
+    case = {**CASE, "queues": queues, "jobs": jobs, "expect": {}}
+    [outcome] = run_all(read_scenarios(write(tmp_path, case)), "cases.json")
+    assert outcome.tasks["waits/0"]["status"] == "running"
+    assert outcome.tasks["gpu-q/0"]["status"] == "running"
+
+
 def test_what_is_expected_changes_nothing_that_is_decided(tmp_path: Path) -> None:
     other = copy.deepcopy(CASE)
     other["expect"] = {"jobs": {"new": {"status": "pending"}, "nobody": {"status": "running"}}}

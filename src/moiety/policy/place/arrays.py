@@ -114,6 +114,8 @@ class NodeArrays:
         """Kept for nodes that are asked for one by one."""
         self.counts_memory = False
         """Whether memory of GPUs is in use apart from their thousandths."""
+        self._apart = 0
+        """How many tasks that ask for memory and compute apart are there."""
         self._over: Ints | None = None
         """[N, G]: memory of GPUs that is in use beyond the part that goes with the thousandths in
         use, in thousandths of MiB; negative: less. None: nowhere. See `Shape.is_apart`"""
@@ -354,6 +356,9 @@ class NodeArrays:
         goes_along = seat.gpu_milli * int(self.gpu_memory[seat.node])
         over = shape.gpu_memory_mib * WHOLE_GPU - goes_along
         self._over[seat.node, list(seat.gpus)] += sign * over
+        self._apart += sign
+        if not self._apart:
+            self._over, self.counts_memory = None, False
 
     def fragments_of(self, shapes: Iterable[tuple[Shape, float]]) -> float:
         """GPU thousandths that are free but of no use to a task, by how often each shape comes.

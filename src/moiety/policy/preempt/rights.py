@@ -206,14 +206,22 @@ class ReclaimCheck:
         """The units of a queue that the right to take from it covers.
 
         By fair share it covers units with some of the resource that the queue has too much of: a
-        queue with too many GPUs does not lose CPU-only tasks for that. By credit it covers units
-        with GPUs.
+        queue with too many GPUs does not lose CPU-only tasks for that. By quota it does, but only
+        to pieces that ask for that resource: else two queues above quota would take CPUs from each
+        other without end. By credit it covers units with GPUs.
         """
         by = self._by(other)
-        if by is EvictionRight.QUOTA:
-            return units
         standing, seated = self._standing, self._state.seated
         theirs = self._side(other)[2]
+        if by is EvictionRight.QUOTA:
+            above = standing.above_quota(theirs)
+            if any(self._amounts[at] for at in above):
+                return units
+            return [
+                unit
+                for unit in units
+                if any(seated[t].amounts[at] for t in unit.tasks if t in seated for at in above)
+            ]
         is_credit = by is EvictionRight.CREDIT
         asked = (GPU_MILLI,) if is_credit else self._above_fair_share(theirs)
         keeps_large = not is_credit and standing.credit.get(theirs, 0.0) > 0

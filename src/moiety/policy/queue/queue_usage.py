@@ -309,6 +309,11 @@ class QueueUsage:
                 return True
         return False
 
+    def above_quota(self, name: str) -> list[int]:
+        """The resources, by position, of which it has more than its quota."""
+        pairs = enumerate(zip(self.has[name], self.quota[name], strict=True))
+        return [at for at, (has, quota) in pairs if quota is not None and has > quota]
+
     def is_over_fair_share(self, name: str) -> bool:
         """Whether it has more of anything than its fair share."""
         return any(has > fair for has, fair in zip(self.has[name], self.fair[name], strict=True))
