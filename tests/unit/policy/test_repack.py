@@ -7,13 +7,13 @@ from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.model.decisions import Eviction, Move, Placement
 from moiety.policy.model.queues import Amounts, Queue
 from moiety.policy.model.snapshot import Snapshot
-from moiety.policy.model.workloads import Workload
+from moiety.policy.model.workloads import Shape, Subgroup, Workload
 from moiety.policy.place.workload_mix import WorkloadMix
 from moiety.policy.preempt.overdue import incomplete, overdue
 from moiety.policy.preempt.repack import repack, within_quota
 from moiety.policy.preempt.victims import Victims
 from moiety.policy.state.cluster_state import ClusterState
-from tests.unit.policy.build import node, runs, work
+from tests.unit.policy.build import A, node, runs, work
 
 ON = ("m", "n")
 
@@ -69,6 +69,20 @@ def test_work_within_quota_moves_together_if_it_is_spread() -> None:
     assert len(repacked(state) or ()) == 1
     found = places(state)
     assert found["x"] == found["y"] != found["new"]
+
+
+def test_work_of_higher_priority_does_not_end_for_other_work_of_its_queue() -> None:
+    """Without GPUs it is promised nothing. It ended, took its CPUs back by priority, and so on."""
+    cpus = Subgroup("main", Shape(64000))
+    for priority, ended in ((5, None), (0, {"first"})):
+        first = Workload("first", (cpus,), "a", priority=priority)
+        waits = Workload("new", (Subgroup("main", Shape(1000, 0, 1, 1000)),), "a")
+        snapshot = Snapshot(
+            (node("m"),), (first, waits), tuple(runs(first, (), on="m")), (A,), now_s=60.0
+        )
+        state = ClusterState(snapshot, WorkloadMix(()))
+        state.worth = {"first": 1.0, "new": 2.0}
+        assert repacked(state) == ended
 
 
 def test_what_does_not_fit_together_is_left_as_it_is() -> None:

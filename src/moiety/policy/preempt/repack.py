@@ -82,9 +82,28 @@ def repack(
         must = [ended[unit.tasks] for unit in sits if unit.tasks in ended]
         if _seat(state, must, begin, may_stay=may_stay):
             come_back(state, [ended[unit.tasks] for unit in reversed(others)], MOVES_MAX)
-            return list(ended.values())
+            if not _breaks_priority(state, others, begin):
+                return list(ended.values())
         state.back(mark)
     return None
+
+
+def _breaks_priority(
+    state: ClusterState, units: Iterable[VictimUnit], begun: Iterable[GangPart]
+) -> bool:
+    """Whether a unit has no place any more, and work of its queue with less priority begins.
+
+    It would take the room back by its priority, and so on without end.
+    """
+    least: dict[str, int] = {}
+    for piece in begun:
+        queue, priority = piece.workload.queue, piece.workload.priority
+        least[queue] = min(priority, least.get(queue, priority))
+    return any(
+        unit.workload.priority > least.get(unit.workload.queue, unit.workload.priority)
+        for unit in units
+        if unit.tasks[0] not in state.seated
+    )
 
 
 class _QuotaBound:
