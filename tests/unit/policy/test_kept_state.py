@@ -14,7 +14,7 @@ from moiety.policy.cycle import decide
 from moiety.policy.cycle_settings import CycleSettings
 from moiety.policy.explain.pending_reasons import PendingReasons
 from moiety.policy.model.cluster import Placing, Pool
-from moiety.policy.model.decisions import Placement, PlacementRefusal
+from moiety.policy.model.decisions import Eviction, Placement, PlacementRefusal
 from moiety.policy.model.snapshot import Snapshot
 from moiety.policy.model.workloads import Affinity, Workload
 from moiety.policy.place.workload_mix import WorkloadMix
@@ -203,3 +203,12 @@ def test_what_was_planned_and_did_not_happen_is_planned_again() -> None:
     assert list(decide(bare, KNOWN, SETTINGS, kept=kept, changes=Changes())) == [placement]
     began = Changes(began=tuple(runs(work("w"), (0,))))
     assert list(decide(bare, KNOWN, SETTINGS, kept=kept, changes=began)) == []
+
+
+def test_a_gang_that_lacks_members_ends_in_one_order() -> None:
+    """Its tasks began in another order than that of their names."""
+    gang = work("gang", tasks=3, count=1)
+    running = runs(gang, (0,), (1,))
+    snapshot = Snapshot((node(count=2),), (gang,), tuple(reversed(running)))
+    ends = [str(each.task) for each in decide(snapshot) if isinstance(each, Eviction)]
+    assert ends == ["gang/main/0", "gang/main/1"]

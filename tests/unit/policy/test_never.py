@@ -71,3 +71,9 @@ def test_a_quota_that_is_larger_at_night_is_waited_for() -> None:
     for job, is_final in ((two, False), (three, True)):
         refusal = refused(decide(Snapshot(workloads=(job,), **at_noon)))["w"]  # type: ignore[arg-type]
         assert (refusal.reason, refusal.is_final) == (Reason.QUEUE_QUOTA, is_final)
+
+
+def test_a_limit_of_gpu_memory_is_named() -> None:
+    queue = Queue("a", quota=Amounts(), limit=Amounts(gpu_memory_mib=8000))
+    refusal = refused(decide(Snapshot((node(),), (work("w"),), queues=(queue,))))["w"]
+    assert "16000 MiB of GPU memory, and its limit is 8000" in refusal.text
