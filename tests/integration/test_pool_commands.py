@@ -210,7 +210,7 @@ def test_projects_that_make_no_sense_are_refused(pool: PoolNode, tmp_path: Path)
     file = tmp_path / "pool.yaml"
     for text, code, said in (
         ("projects: [{name: a, quotas: 3}]\n", 65, "quotas"),
-        ("projects: [{name: a, parent: b}]\n", 64, "no queue b above it"),
+        ("projects: [{name: a, parent: b}]\n", 64, "no project b above it"),
         ("projects: [{quota: 3}]\n", 65, "name"),
         ("projects: [{name: a, quota: .nan}]\n", 65, "is not finite"),
         ("- a\n", 65, "Expected"),

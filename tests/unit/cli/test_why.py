@@ -49,7 +49,7 @@ def test_it_says_why_a_job_waits_and_until_when(
     code, out, _ = moiety(capsys, "explain", str(case), "new")
     assert code == 0
     assert out == (
-        "new waits: none of 1 nodes can take 2 GPUs now: 1 have too little of their GPUs left; "
+        "new waits: the only node cannot take 2 GPUs now: it has too little of its GPUs left; "
         "queue q has 2 of a fair share of 2 GPUs, its quota is 2; it would have room if young/0, "
         "theirs/0 ended; it starts in 10 min to 40 min, most likely 20 min\n"
     )
@@ -66,7 +66,7 @@ def test_it_says_what_would_be(case: Path, capsys: pytest.CaptureFixture[str]) -
     )
     assert out == "what-if begins now with 1 of 1 tasks on n; young/0 ends for it\n"
     _, out, _ = moiety(capsys, "what-if", str(case), "--queue", "q", "--memory", "20GiB")
-    assert out.startswith("what-if cannot run here: none of 1 nodes can take 20480 MiB of memory")
+    assert out.startswith("what-if cannot run here: the only node can never take 20480 MiB of memory")
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_two_gpus_of_which_one_is_drained_are_waited_for() -> None:
     found = explain(Snapshot((node(gpus=ONE_DRAINED),), (workload,)), "w")
     assert found.status == "waits"
     assert found.sentence.startswith(
-        "w waits: none of 1 nodes can take 2 GPUs now: "
-        "1 have GPUs that are drained or lost, and too few others; "
+        "w waits: the only node cannot take 2 GPUs now: "
+        "it has GPUs that are drained or lost, and too few others; "
     )
 
 

@@ -49,8 +49,8 @@ def test_who_waits_is_told_who_is_ahead_and_who_would_have_to_end() -> None:
     # b ends at 160 with two GPUs, for both
     assert (found.start.expected_s, found.start.earliest_s) == (60, 20)
     assert found.sentence.startswith(
-        "second waits: none of 1 nodes can take 1 GPU now: "
-        "1 have too little of their GPUs left; queue a has 2 of a fair share of 2 GPUs, "
+        "second waits: the only node cannot take 1 GPU now: "
+        "it has too little of its GPUs left; queue a has 2 of a fair share of 2 GPUs, "
         "its quota is 2; 1 is ahead of it; it would have room if young/main/0 ended; "
         "it starts in 20 s to 3 min, most likely 1 min"
     )
@@ -84,7 +84,10 @@ def test_what_would_be_is_told_before_it_is_submitted() -> None:
     assert found.status == "begins"
     found = what_if(full(), work("huge", count=5))
     assert found.status == "never"
-    assert found.sentence.startswith("huge cannot run here: none of 1 nodes can take 5 GPUs")
+    assert found.sentence.startswith(
+        "huge cannot run here: the only node can never take 5 GPUs: "
+        "it is too small even when empty; it has 4 GPUs"
+    )
     assert what_if(full(), work("late")).status == "waits"
 
 
@@ -95,7 +98,7 @@ def test_what_runs_runs() -> None:
     found = explain(snapshot, "elastic")
     assert found.status == "runs"
     assert found.sentence.startswith(
-        "elastic runs with 1 of 3 tasks; for more of them, none of 1 nodes can take"
+        "elastic runs with 1 of 3 tasks; for more of them, the only node cannot take"
     )
 
 

@@ -72,3 +72,18 @@ def test_nodes_that_may_not_be_used_are_not_called_full() -> None:
 def test_a_pool_without_nodes_says_so() -> None:
     refusal = refuse(NodeArrays([]), WHOLE, TASK)
     assert (refusal.reason, refusal.text) == (Reason.NO_NODES, "the pool has no nodes")
+
+
+def test_what_can_never_run_is_told_what_there_is() -> None:
+    never = refuse(cluster(), Shape(9000, 1, 4, 1000), TASK)
+    assert never.text.endswith(
+        "the most that one of them has is 2 GPUs, 64 CPUs, 65536 MiB of memory"
+    )
+    other = refuse(cluster(), Shape(0, 0, 1, 1000, models=frozenset({"H100"})), TASK)
+    assert other.text.endswith("2 GPUs (A100, T4)")
+    alone = NodeArrays([Node("a", 8000, 65536, gpus(2), "T4", gpu_memory_mib=16000)])
+    large = refuse(alone, Shape(0, 0, 1, 0, gpu_memory_mib=20000), TASK)
+    assert large.text == (
+        "the only node can never take a part of 1 GPU, 20000 MiB of GPU memory each: it has GPUs "
+        "with too little memory; it has 2 GPUs, 16000 MiB of memory on a GPU"
+    )

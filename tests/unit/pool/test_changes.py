@@ -152,9 +152,9 @@ def test_projects_are_made_and_changed_live(store: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ({"name": "a", "parent": "b"}, "there is no queue b above it"),
-        ({"name": "a", "parent": "a"}, "loop"),
-        ({"name": "a", "quota": 3, "limit": 2}, "above its limit"),
+        ({"name": "a", "parent": "b"}, "project a: there is no project b above it"),
+        ({"name": "a", "parent": "a"}, "projects go round in a loop: a"),
+        ({"name": "a", "quota": 3, "limit": 2}, "project a: its quota of 3 GPUs is above its limit, 2 GPUs"),
         ({"name": "a", "quota": -1}, "no number of GPUs"),
         ({"name": "a", "weight": -1}, "weight is negative"),
         ({"name": "a", "weight": 1e300}, "too large"),

@@ -17,6 +17,9 @@ def test_who_is_ahead_is_named_up_to_three() -> None:
     assert (why.kind, why.is_final) == ("gpus-full", False)
     never = sentence(Explanation("9", "never", "9 cannot run here: too large"), "gpu-size")
     assert (never.text, never.is_final) == ("too large", True)
+    full = "9 waits: the only node cannot take 1 GPU now; queue queue has 1 of a fair share of 2"
+    ours = "this machine cannot take 1 GPU now; project queue has 1 of a fair share of 2"
+    assert sentence(Explanation("9", "waits", full), "gpus-full").text == ours
     assert said(Task("7", "main", 0)) == "workload 7"
 
 

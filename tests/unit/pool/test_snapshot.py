@@ -115,7 +115,7 @@ def test_a_start_waits_for_the_end_that_makes_its_room() -> None:
     answer = orders_of(plan, rows, nodes_of(machine()))
     assert len(answer.ends) == 1
     assert answer.starts == [], "the GPU is not free yet"
-    assert "queue b has 2 of a fair share of 1" in answer.ends[0].reason
+    assert "project b has 2 of a fair share of 1" in answer.ends[0].reason
     ended = answer.ends[0].number
     rows[ended] = msgspec.structs.replace(rows[ended], state=WorkState.ENDING)
     plan = decide(made(machine(), *rows.values(), projects=projects))
@@ -145,7 +145,7 @@ def test_reasons_are_the_engines_own() -> None:
     assert set(found) == {"3", "4"}
     assert found["3"].kind == "gpus-full"
     assert found["4"].is_final
-    assert "queue default has 2" in found["3"].text
+    assert "project default has 2" in found["3"].text
 
 
 def test_opportunistic_work_runs_on_what_is_left() -> None:

@@ -93,7 +93,7 @@ def test_spans_that_touch_do_not_overlap_and_the_border_belongs_to_the_later() -
     night = Queue("q", quota=Amounts(gpu_milli=0), windows=windows("sun 22:00-06:00=5"))
     assert night.quota_at(5 * HOUR).gpu_milli == 5000  # Monday's morning
     assert night.quota_at(6 * HOUR).gpu_milli == 0
-    with pytest.raises(InvalidValue, match="for a time of day is above its limit, 1000"):
+    with pytest.raises(InvalidValue, match="for a time of day is above its limit, 1 GPUs"):
         Queue("q", limit=Amounts(gpu_milli=1000), windows=windows("22:00-06:00=5"))
 
 

@@ -85,15 +85,15 @@ class Queue:
             quota, limit = getattr(self.quota, resource), getattr(self.limit, resource)
             if quota is not None and limit is not None and quota > limit:
                 raise InvalidValue(
-                    f"queue {self.name}: its quota of {quota} {resource} is above its limit, "
-                    f"{limit}"
+                    f"queue {self.name}: its quota of {_said(quota, resource)} is above its "
+                    f"limit, {_said(limit, resource)}"
                 )
             for window in self.windows:
                 own = getattr(window.quota, resource)
                 if own is not None and limit is not None and own > limit:
                     raise InvalidValue(
-                        f"queue {self.name}: its quota of {own} {resource} for a time of day is "
-                        f"above its limit, {limit}"
+                        f"queue {self.name}: its quota of {_said(own, resource)} for a time of "
+                        f"day is above its limit, {_said(limit, resource)}"
                     )
         both = _overlap(self.windows)
         if both:
@@ -181,6 +181,11 @@ class QueueTree:
                     seen.add((parent, resource))
                     found.append((parent, resource, total, whole, _when(at_s)))
         return found
+
+
+def _said(amount: int, resource: str) -> str:
+    """An amount of a resource in words: `1.5 GPUs`."""
+    return f"{amount / 1000:g} GPUs" if resource == "gpu_milli" else f"{amount} {resource}"
 
 
 def _overlap(windows: tuple[Window, ...]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from moiety.policy.model.cluster import WHOLE_GPU
@@ -20,6 +22,17 @@ WORDS = {
     Reason.MEMORY_FULL: "{count} have too little memory left",
     Reason.NOT_ALLOWED: "{count} have room but may not be used for it",
 }
+OF_ONE: Final = {
+    Reason.MODEL: "it has GPUs of another model or none",
+    Reason.GPU_SIZE: "it has GPUs with too little memory",
+    Reason.NODE_SIZE: "it is too small even when empty",
+    Reason.GPUS_DRAINED: "it has GPUs that are drained or lost, and too few others",
+    Reason.GPUS_FULL: "it has too little of its GPUs left",
+    Reason.CPU_FULL: "it has too few CPUs left",
+    Reason.MEMORY_FULL: "it has too little memory left",
+    Reason.NOT_ALLOWED: "it has room but may not be used for it",
+}
+"""The same where there is one node."""
 
 
 def refuse(
@@ -37,14 +50,38 @@ def refuse(
     waits = [reason for reason in counts if reason not in _FINAL]
     is_final = not waits
     reason = max(waits or counts, key=lambda each: counts[each])
-    parts = [
-        WORDS[each].format(count=count)
-        for each, count in sorted(counts.items(), key=lambda item: -item[1])
-    ]
-    never = ", and would not if nothing ran there" if is_final else ""
     numbers = {str(each): count for each, count in counts.items()} | _best(cluster, shape)
-    text = f"none of {len(cluster)} nodes can take {shape} now{never}: {', '.join(parts)}"
+    if len(cluster) == 1:
+        cannot = "the only node can never take" if is_final else "the only node cannot take"
+        text = f"{cannot} {shape}{'' if is_final else ' now'}: {OF_ONE[reason]}"
+    else:
+        parts = [
+            WORDS[each].format(count=count)
+            for each, count in sorted(counts.items(), key=lambda item: -item[1])
+        ]
+        never = ", and would not if nothing ran there" if is_final else ""
+        text = f"none of {len(cluster)} nodes can take {shape} now{never}: {', '.join(parts)}"
+    if is_final:
+        text += f"; {_most(cluster, shape)}"
     return PlacementRefusal(task, reason, text, is_final, numbers)
+
+
+def _most(cluster: NodeArrays, shape: Shape) -> str:
+    """The most that a node has when it is empty, of what the shape asks for."""
+    parts = []
+    if shape.gpus:
+        count = int((cluster.installed > 0).sum(axis=1).max())
+        parts.append(f"{count} GPU{'s' * (count != 1)}")
+    if shape.gpu_memory_mib:
+        parts.append(f"{int(cluster.gpu_memory.max())} MiB of memory on a GPU")
+    if shape.cpu_milli:
+        parts.append(f"{int(cluster.cpu.max()) / 1000:g} CPUs")
+    if shape.memory_mib:
+        parts.append(f"{int(cluster.memory.max())} MiB of memory")
+    models = [model for model in cluster.models if model]
+    of = f" ({', '.join(models)})" if shape.models and models else ""
+    has = "it has" if len(cluster) == 1 else "the most that one of them has is"
+    return f"{has} {', '.join(parts) or 'nothing of it'}{of}"
 
 
 _FINAL = frozenset({Reason.MODEL, Reason.GPU_SIZE, Reason.NODE_SIZE})

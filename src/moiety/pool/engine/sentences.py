@@ -15,6 +15,7 @@ from moiety.policy.model.queues import QueueTree
 from moiety.policy.model.snapshot import Snapshot, Task
 from moiety.pool.engine.messages import WaitReason
 from moiety.pool.engine.snapshot import PoolNodes
+from moiety.pool.model.projects import pool_words
 
 FORESEEN_MAX: Final = 2000
 """Of more work that waits, the oldest is foreseen: what comes later changes little before."""
@@ -41,7 +42,7 @@ def foreseeable(snapshot: Snapshot, numbers: Collection[int]) -> Snapshot:
 
 def sentence(found: Explanation, kind: str) -> WaitReason:
     """An explanation as a reason: who is ahead is named."""
-    text = found.sentence.removeprefix(f"{found.workload} ")
+    text = pool_words(found.sentence).removeprefix(f"{found.workload} ")
     text = text.removeprefix("waits: ").removeprefix("cannot run here: ")
     if found.ahead:
         are = "1 is ahead of it" if len(found.ahead) == 1 else f"{len(found.ahead)} are ahead of it"

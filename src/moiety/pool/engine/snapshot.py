@@ -25,7 +25,7 @@ from moiety.pool.engine.messages import (
 from moiety.pool.engine.user_limits import UserBooks, only_on
 from moiety.pool.engine.wait_times import WaitTimes
 from moiety.pool.model.project_rows import OUTSIDE
-from moiety.pool.model.projects import FIRST_MONDAY_S
+from moiety.pool.model.projects import FIRST_MONDAY_S, pool_words
 from moiety.pool.model.records import PREEMPTED, RESUMES, WorkRow
 from moiety.pool.model.states import ACTIVE, WorkState
 
@@ -323,7 +323,7 @@ def orders_of(
             row = rows.get(int(each.task.workload))
             is_there = row is not None and row.state in (WorkState.STARTING, WorkState.RUNNING)
             if row is not None and is_there and not each.is_final:
-                ends.append(EndOrder(row.id, each.reason, each.is_suspension))
+                ends.append(EndOrder(row.id, pool_words(each.reason), each.is_suspension))
         elif isinstance(each, Placement):
             row = rows[int(each.task.workload)]
             cards = nodes.indices(each.spot)
@@ -345,7 +345,7 @@ def reasons_of(plan: Iterable[Decision]) -> dict[str, WaitReason]:
     """By the engine's name of a workload: why it waits."""
     return {
         each.task.workload: WaitReason(
-            str(each.reason), each.text, each.is_final, dict(each.numbers)
+            str(each.reason), pool_words(each.text), each.is_final, dict(each.numbers)
         )
         for each in plan
         if isinstance(each, PlacementRefusal)

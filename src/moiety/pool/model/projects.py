@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from typing import Final
@@ -15,6 +16,7 @@ from moiety.sim import schedule
 
 FIRST_MONDAY_S: Final = 4 * 86400.0
 """The first Monday of Unix time, at midnight of UTC."""
+_QUEUE: Final = re.compile(r"\bqueue(s?) (\S+)")
 
 
 def queue_of(row: ProjectRow) -> Queue:
@@ -32,6 +34,11 @@ def queue_of(row: ProjectRow) -> Queue:
         priority=row.priority,
         windows=tuple(each for text in row.windows for each in _windows(text, row.name)),
     )
+
+
+def pool_words(text: str) -> str:
+    """A sentence of the engine, which has queues and nodes, in the words of a machine's pool."""
+    return _QUEUE.sub(r"project\1 \2", text).replace("the only node", "this machine")
 
 
 def monday_of(now_s: float) -> float:

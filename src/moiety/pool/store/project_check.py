@@ -12,7 +12,7 @@ import msgspec
 from moiety.model.errors import BadArgument, InvalidValue
 from moiety.policy.model.queues import QueueTree
 from moiety.pool.model.project_rows import ProjectRow, ProjectsDiff
-from moiety.pool.model.projects import monday_of, queues_of
+from moiety.pool.model.projects import monday_of, pool_words, queues_of
 from moiety.pool.model.states import ACTIVE
 from moiety.pool.store import rows
 
@@ -58,7 +58,7 @@ def _tree(projects: Mapping[str, ProjectRow]) -> QueueTree:
     try:
         return QueueTree(queues_of(projects.values()))
     except InvalidValue as error:
-        raise BadArgument(error.what, "another parent, quota or limit") from None
+        raise BadArgument(pool_words(error.what), "another parent, quota or limit") from None
 
 
 def _different(before: ProjectRow | None, after: ProjectRow) -> Iterator[str]:
