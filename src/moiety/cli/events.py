@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import click
 import msgspec
@@ -23,6 +24,17 @@ WAIT_S = 5.0
 """How long one request waits for the next event."""
 
 
+class ReasonName(click.Choice[str]):
+    """A reason of events, in letters of any case; a refusal names them as they are shown."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The reason as events have it."""
+        for known in REASONS:
+            if known.lower() == str(value).lower():
+                return known
+        self.fail(f"{value!r} is not one of {', '.join(REASONS)}", param, ctx)
+
+
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option(
@@ -33,7 +45,7 @@ WAIT_S = 5.0
     "--reason",
     "reasons",
     multiple=True,
-    type=click.Choice(list(REASONS), case_sensitive=False),
+    type=ReasonName(REASONS),
     metavar="REASON",
     help="Only these, such as Refused or Killed; may be given several times.",
 )

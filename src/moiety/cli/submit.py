@@ -129,6 +129,11 @@ def submit(
     words = [program, *arguments] if program else list(ctx.obj or ())
     if not words:
         raise BadArgument("no program is named", "moiety submit -- python train.py")
+    if life["signal"] and time_limit is None:
+        raise BadArgument(
+            "--signal is sent before the time limit, and there is none",
+            "--time 2h --signal USR1@60",
+        )
     gpus = gpus_of(life) if gpus is None else gpus
     if no_check or not gpus:
         path = find(words[0])

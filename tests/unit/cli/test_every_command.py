@@ -181,6 +181,8 @@ def test_no_argument_is_answered_with_a_traceback(
             "--priority: there is no priority 'urgent'",
         ),
         ("top --interval 1ms", errors.BadArgument, "try: --interval 100ms"),
+        ("events --reason x", errors.BadArgument, "'x' is not one of AgentStarted, AgentStopped"),
+        ("submit --signal USR1 -- true", errors.BadArgument, "try: --time 2h --signal USR1@60"),
         ("events --since x", errors.InvalidDuration, "--since: 'x' is not a duration"),
         ("watch --limit x", errors.BadArgument, "try: --dry-run --limit x"),
         ("container spec", errors.BadArgument, "Missing option '--name'"),
