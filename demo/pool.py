@@ -141,9 +141,13 @@ def show(rows: Sequence[Mapping[str, Any]], began_s: float) -> int:
         )
     again = sum(row["attempt"] > 1 for row in rows)
     kept = sum(row["suspended_s"] > 0 for row in rows)
+    went_on = "1 was suspended and went on where it was" if kept == 1 else (
+        f"{kept} were suspended and went on where they were"
+    )
+    gave = "its GPUs" if again == 1 else "their GPUs"
     print(
-        f"\n{len(rows)} workloads; {kept} were suspended and went on where they were; "
-        f"{again} had to give their GPUs to a quota, and began again later."
+        f"\n{len(rows)} workloads; {went_on}; "
+        f"{again} had to give {gave} to a quota, and began again later."
     )
     return sum(row["state"] != "done" for row in rows)
 
