@@ -43,6 +43,11 @@ ERRORS = (
     ("scontrol", "bogus"),
     ("sinfo", "--bogus"),
     ("sinfo", "-p", "nope"),
+    ("squeue", "-o", "foo %%5 %.-5t|"),
+    ("squeue", "-s", "-o", "foo %Z"),
+    ("squeue", "-O", "foo,,bar"),
+    ("sinfo", "-o", "foo %i %t 100%% %t%"),
+    ("sinfo", "-O", "foo,,bar"),
 )
 LISTS = ("n[1-3,7]", "n[08-10]", "a,b[1-2],c", "r[1-2]n[1-2]", "gpu")
 HOSTS = ("a1,a2,a3,b", "n08,n09,n10,n12", "n9,n10", "gpu")

@@ -25,10 +25,27 @@ def test_letters_have_widths_and_sides() -> None:
     assert refused == []
 
 
-def test_a_letter_that_is_no_column_is_told() -> None:
+@pytest.mark.parametrize(
+    ("text", "shown", "told"),
+    [
+        ("%i %y", "JOBID %y", ["y"]),
+        ("foo", "foo", []),
+        (" ", " ", []),
+        ("%", "", []),
+        ("a%", "a", []),
+        ("%i%", "JOBID", []),
+        ("100%% %t", "100% ST", [" "]),
+        ("%5", "%5", [""]),
+        ("x%.-5t|", "x%.-5t|", ["-"]),
+        ("%005 t", "%005 t", [" "]),
+    ],
+)
+def test_what_is_no_column_stands_in_each_line(text: str, shown: str, told: list[str]) -> None:
     refused: list[str] = []
-    cells = columns.short_cells("%i %y", TABLE, refused.append)
-    assert (len(cells), refused) == (1, ["y"])
+    cells = columns.short_cells(text, TABLE, refused.append)
+    titles, line = lines(cells, ["JOBID"])
+    assert (titles, refused) == (shown, told)
+    assert line == shown.replace("ST", "R")
 
 
 def test_all_columns_stand_between_bars() -> None:
@@ -46,6 +63,8 @@ def test_names_have_twenty_characters_unless_said() -> None:
     assert list(lines(columns.long_cells("jobid", NAMES, pytest.fail), ["7"], header=False)) == [
         "7".ljust(20)
     ]
+    (as_long_as_it_is,) = lines(columns.long_cells("jobid:,,jobid:.|", NAMES, pytest.fail), ["7"], header=False)
+    assert as_long_as_it_is == "77|"
 
 
 def test_percent_signs_give_widths_and_cut_with_a_plus() -> None:

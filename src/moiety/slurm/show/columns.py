@@ -11,7 +11,7 @@ from moiety.slurm.show.options import plain
 
 T = TypeVar("T")
 LONG_WIDTH: Final = 20
-SHORT: Final = re.compile(r"%(\.?)(\d*)([a-zA-Z])")
+SHORT: Final = re.compile(r"(\.?)(\d*)(.?)", re.DOTALL)
 NAMED: Final = re.compile(r"([A-Za-z0-9_/-]+)(?::(\.?)(\d*)(.*))?")
 PERCENT: Final = re.compile(r"([A-Za-z0-9_/]+)(?:%(-?\d+))?")
 
@@ -53,31 +53,31 @@ class Cell(Generic[T]):
 def short_cells(
     text: str, table: Mapping[str, Column[T]], wrong: Callable[[str], None]
 ) -> list[Cell[T]]:
-    """The cells of `-o '%.18i %t|%N'`; `wrong` is told of each letter that is no column."""
+    """The cells of `-o '%.18i %t|%N'`; `wrong` is told of each letter that is no column.
+
+    As in Slurm, such a letter and all other text stand in each line, and some `%` are one.
+    """
     if text.strip().lower() == "%all":
         columns = list(table.values())
         return [Cell(each, after="|" if each is not columns[-1] else "") for each in columns]
-    found: list[Cell[T]] = []
-    before, at = "", 0
-    for match in SHORT.finditer(text):
-        between, at = text[at : match.start()], match.end()
-        if found:
-            found[-1] = _followed(found[-1], between)
+    before, *parts = re.split("%+", text)
+    found = [_literal(before)] if before else []
+    for part in filter(None, parts):
+        match = SHORT.match(part)
+        assert match is not None, "each of its parts may be empty"
+        side, width, letter = match.groups()
+        if letter in table:
+            size = int(width[:4] or 0) or None
+            found.append(Cell(table[letter], size, bool(side), after=part[match.end() :]))
         else:
-            before += between
-        if match[3] not in table:
-            wrong(match[3])
-            continue
-        width = int(match[2][:4]) if match[2] else None
-        found.append(Cell(table[match[3]], width or None, bool(match[1]), before))
-        before = ""
-    if found:
-        found[-1] = _followed(found[-1], text[at:])
+            wrong(letter)
+            found.append(_literal(f"%{part}"))
     return found
 
 
-def _followed(cell: Cell[T], text: str) -> Cell[T]:
-    return Cell(cell.column, cell.width, cell.on_right, cell.before, cell.after + text)
+def _literal(text: str) -> Cell[T]:
+    """A text that stands in each line, titles included, as it is."""
+    return Cell(Column("", lambda _: ""), before=text)
 
 
 def long_cells(
@@ -85,13 +85,13 @@ def long_cells(
 ) -> list[Cell[T]]:
     """The cells of `-O jobid:10,name:.20|,state`."""
     found: list[Cell[T]] = []
-    for part in text.split(","):
+    for part in filter(None, text.split(",")):
         match = NAMED.fullmatch(part.strip())
         name = key_of(match[1]) if match else ""
         if match is None or name not in table:
             wrong(part.strip())
             continue
-        width = int(match[3][:4]) if match[3] else LONG_WIDTH
+        width = LONG_WIDTH if match[3] is None else int(match[3][:4] or 0) or None
         found.append(Cell(table[name], width, bool(match[2]), after=match[4] or ""))
     return found
 

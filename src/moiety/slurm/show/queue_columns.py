@@ -113,6 +113,7 @@ LETTERS: Final[dict[str, Column[SlurmJob]]] = {
     "Q": _PRIORITY,
     "r": Column("REASON", lambda job: job.reason),
     "R": Column("NODELIST(REASON)", where),
+    "s": Column("", _fixed("")),
     "S": _START,
     "t": Column("ST", lambda job: job.state.value),
     "T": Column("STATE", lambda job: job.state.name),

@@ -188,9 +188,9 @@ def cells_of(given: Given) -> list[Cell[Machine]]:
         usual = SUMMARY if given.has("summarize") else usual
         usual = REASONS if given.has("list-reasons") else usual
         cells = columns.short_cells(given.get("format", usual), LETTERS, wrong.append)
+    said = f"{NAME}: error: Invalid job" if given.has("Format") else "Invalid node"
     for each in wrong:
-        print(f"{NAME}: error: Invalid node format specification: {options.plain(each)}",
-              file=sys.stderr)  # fmt: skip
+        print(f"{said} format specification: {options.plain(each)}", file=sys.stderr)
     return cells
 
 
