@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import click
 
+from moiety.agent.control import saved_settings
 from moiety.agent.control.client import arguments_from_environment
-from moiety.agent.control.options import FLAGS, typed
+from moiety.agent.control.options import FLAGS, of_config, typed
+from moiety.agent.system.paths import find
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option, table
 from moiety.config import files, guarantees, places
@@ -21,6 +23,7 @@ from moiety.config.table import SECTIONS, SETTINGS, of_section
 from moiety.model import errors
 
 ARGUMENTS = "MOIETY_AGENT_ARGS"
+SET_AGENT = "moiety set --agent"
 NAMED_SECTIONS = ("users", "groups")
 HELP: Final = """Show what is set, and where; check a file of settings.
 
@@ -123,7 +126,11 @@ def everything() -> Iterator[Value]:
     loaded = load()
     texts, _ = _agent_arguments()
     said_there = {flag.name: texts[flag.field] for flag in FLAGS if flag.field in texts}
+    changed = _changed(Config(loaded.environment, said_there, loaded.files))
     for setting in SETTINGS:
+        if setting.name in changed:
+            yield Value(setting, None, changed[setting.name], Source.FLAG, SET_AGENT)
+            continue
         if setting.name not in said_there:
             yield loaded.value(setting)
             continue
@@ -133,6 +140,12 @@ def everything() -> Iterator[Value]:
     for group in NAMED_SECTIONS:
         for values in loaded.named(group).values():
             yield from values.values()
+
+
+def _changed(config: Config) -> dict[str, str]:
+    """By name: what `moiety set --agent` changed, and neither a flag nor a file changed since."""
+    found = saved_settings.look(find(), of_config(config).settings)
+    return {flag.name: found[flag.field] for flag in FLAGS if flag.field in found}
 
 
 def chosen(name: str) -> list[Setting]:

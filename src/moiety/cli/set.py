@@ -108,6 +108,12 @@ def set(  # noqa: A001 - the command's own name
             agent.ask(protocol.SetAgent(settings, defaults), protocol.Done)
             if output == "json":
                 emit_json(agent.ask(protocol.Status(), protocol.NodeStatus).settings)
+                return
+        if defaults:
+            click.echo("the agent forgot what was changed before")
+        for flag in FLAGS:
+            if flag.field in settings:
+                click.echo(f"{flag.name} is {settings[flag.field]} from now on")
         return
     if settings or defaults or not share:
         raise errors.BadArgument(

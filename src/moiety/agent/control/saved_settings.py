@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +75,25 @@ def read(directory: Directory, options: Options, log: Any) -> SavedSettings:
         log.warning("settings_invalid", problem=str(error), set_aside=_set_aside(path))
         return SavedSettings()
     kept = msgspec.structs.replace(kept, settings=_accepted(kept.settings, log))
-    newer = {f for f, value in options.settings.items() if kept.beside.get(f) != value}
-    named = {field: text for field, text in kept.settings.items() if field not in newer}
-    return msgspec.structs.replace(kept, settings=named)
+    return msgspec.structs.replace(kept, settings=_not_said_anew(kept, options.settings))
+
+
+def look(directory: Directory, settings: Mapping[str, Any]) -> dict[str, str]:
+    """What `read` would find, by field, and nothing where the file cannot be read.
+
+    `settings` are those of the arbiter that the command line and files say.
+    """
+    try:
+        kept = msgspec.json.decode(directory.settings.read_bytes(), type=SavedSettings)
+    except (OSError, ValueError):
+        return {}
+    return _not_said_anew(kept, settings)
+
+
+def _not_said_anew(kept: SavedSettings, settings: Mapping[str, Any]) -> dict[str, str]:
+    """The changes without those that the command line or a file has overridden since."""
+    newer = {field for field, value in settings.items() if kept.beside.get(field) != value}
+    return {field: text for field, text in kept.settings.items() if field not in newer}
 
 
 def _accepted(settings: dict[str, str], log: Any) -> dict[str, str]:
