@@ -143,8 +143,13 @@ def test_everything_is_changed_live(cli: Cli, start: Start) -> None:
 
 def test_the_settings_of_the_agent_are_changed_live(cli: Cli, agent: AgentProcess) -> None:
     found = cli("set", "--agent", "--turn-min", "250ms", "--turn-factor", "4", "--overdue", "kill")
-    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "agent.turn-min is 250ms from now on\n" in found.stdout
     assert "250ms" in agent.directory.log.read_text()
+    shown = cli("config", "show", "--origin", "--changed", "agent").stdout
+    assert ["agent.turn-factor", "4", "moiety", "set", "--agent"] in map(str.split, shown.splitlines())
+    assert cli("set", "--agent", "--defaults").stdout == "the agent forgot what was changed before\n"
+    assert "set --agent" not in cli("config", "show", "--origin").stdout
 
 
 def started(agent: AgentProcess, *arguments: str) -> dict[str, Any]:

@@ -168,6 +168,8 @@ def test_what_was_set_live_counts_for_more_than_an_older_file(tmp_path: Path) ->
         saved_settings.write(directory, was_set, options("1s"), ends=ends)
         assert saved_settings.read(directory, options("1s"), None).settings == {"turn_min_s": "9s"}
         assert saved_settings.read(directory, options("2s"), None).settings == {}
+        assert saved_settings.look(directory, options("1s").settings) == {"turn_min_s": "9s"}
+        assert saved_settings.look(directory, options("2s").settings) == {}
         assert (
             saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}
         )
@@ -175,6 +177,9 @@ def test_what_was_set_live_counts_for_more_than_an_older_file(tmp_path: Path) ->
     assert saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings != {}
     saved_settings.write(directory, was_set, options("1s", "--turn-min", "3s"), ends=True)
     assert saved_settings.read(directory, options("1s", "--turn-min", "3s"), None).settings == {}
+    directory.settings.write_text("{")
+    assert saved_settings.look(directory, {}) == {}
+    assert directory.settings.exists(), "who only looks sets nothing aside"
 
 
 def test_a_setting_that_another_version_took_does_not_cost_the_others(tmp_path: Path) -> None:
