@@ -72,6 +72,32 @@ def test_a_shell_with_job_control_is_interrupted_without_ending(terminal: Termin
     assert (code, "still" in seen) == (4, True), seen
 
 
+READS = "trap 'echo caught' INT; read line; echo said $line; test -t 0 || (: </dev/tty)"
+
+
+def test_without_the_option_keys_are_those_of_srun(terminal: Terminal) -> None:
+    for tasks in ("-n1", "-n2"):
+        code, seen = terminal.run(
+            "srun", tasks, "bash", "-c", f"[ $SLURM_PROCID = 1 ] && exit; echo ready; {READS}",
+            steps=((b"ready", b"\x03"), (b": running", b"hello\n")),
+        )  # fmt: skip
+        assert "caught" not in seen, "the first interrupt only asks for another"
+        assert "said hello" in seen
+        assert (code, "/dev/tty: No such device" in seen) == (1, True), seen
+
+
+def test_two_interrupts_end_a_step(terminal: Terminal) -> None:
+    loops = ("bash", "-c", "trap '' INT; echo ready; while :; do sleep 0.05; done")
+    twice = ((b"ready", b"\x03"), (b": running", b"\x03"))
+    for options, steps in (((), twice), (("--quit-on-interrupt",), twice[:1])):
+        code, seen = terminal.run("srun", *options, *loops, steps=steps)
+        assert code == 137
+        assert "srun: forcing job termination" in seen
+        assert "Killed" not in seen.replace("Force", "")
+    code, seen = terminal.run("srun", "-X", "sh", "-c", "echo ready; exec sleep 600", steps=twice[:1])
+    assert (code, "task 0: Interrupt" in seen) == (130, True), seen
+
+
 def test_where_the_output_is_no_terminal_the_option_is_disregarded(terminal: Terminal) -> None:
     code, seen = terminal.run("sh", "-c", "srun --pty sh -c '[ -t 1 ] || echo none' | cat")
     assert code == 0

@@ -33,9 +33,27 @@ def test_only_an_end_that_was_asked_for_was_forced(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "srun: Force Terminated StepId=12.0\n"
 
 
+def test_a_first_interrupt_names_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    NOTES.interrupted({0: None, 1: 3, 2: 0, 3: 137, 4: None})
+    assert capsys.readouterr().err == (
+        "srun: interrupt (one more within 1 sec to abort)\n"
+        "srun: StepId=12.0 tasks 0,4: running\n"
+        "srun: StepId=12.0 tasks 1,3: exited abnormally\n"
+        "srun: StepId=12.0 task 2: exited\n"
+    )
+    NOTES.interrupting()
+    NOTES.forcing()
+    assert capsys.readouterr().err.splitlines()[:2] == [
+        "srun: sending Ctrl-C to StepId=12.0",
+        "srun: forcing job termination",
+    ]
+
+
 def test_the_command_of_salloc_is_no_step(capsys: pytest.CaptureFixture[str]) -> None:
     notes = StepNotes("salloc", "gpu7")
     notes.terminating()
+    notes.interrupting()
+    notes.forcing()
     notes.forced([signal.SIGKILL])
     assert capsys.readouterr().err == ""
 
@@ -43,5 +61,6 @@ def test_the_command_of_salloc_is_no_step(capsys: pytest.CaptureFixture[str]) ->
 def test_quietly_only_errors_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     notes = StepNotes("srun", "gpu7", "12.0", is_quiet=True)
     notes.forced([signal.SIGKILL])
+    notes.interrupted({0: None})
     notes.ended([(0, 3)])
     assert capsys.readouterr().err == "srun: error: gpu7: task 0: Exited with exit code 3\n"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from moiety.slurm.show import jobids
+
+ABORTED: Final = "Job step aborted: Waiting up to 32 seconds for job step to finish."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,31 @@ class StepNotes:
 
     def aborted(self) -> None:
         """`scancel` ends the step."""
-        self._tell("Job step aborted: Waiting up to 32 seconds for job step to finish.")
+        self._tell(ABORTED)
         self.cancelled()
+
+    def interrupted(self, codes: Mapping[int, int | None]) -> None:
+        """A first interrupt: how each process is, by its rank; None: it runs."""
+        self._tell("interrupt (one more within 1 sec to abort)")
+        groups: dict[str, list[int]] = {}
+        for rank, code in sorted(codes.items()):
+            how = "running" if code is None else "exited abnormally" if code else "exited"
+            groups.setdefault(how, []).append(rank)
+        for how in ("running", "exited abnormally", "exited"):
+            if ranks := groups.get(how):
+                some = f"task{'s' if len(ranks) > 1 else ''} {jobids.ranges(ranks)}"
+                self._tell(f"StepId={self.step_id} {some}: {how}")
+
+    def interrupting(self) -> None:
+        """An interrupt is passed on to the processes."""
+        if self.step_id:
+            self._tell(f"sending Ctrl-C to StepId={self.step_id}")
+
+    def forcing(self) -> None:
+        """The step ends, as its user has interrupted it for good."""
+        if self.step_id:
+            self._tell("forcing job termination")
+            self._tell(ABORTED)
 
     def terminating(self) -> None:
         """A process has failed, and the others end for that."""

@@ -30,6 +30,8 @@ LEFT_S: Final = 0.05
 """Time between two looks at what is left of a step."""
 ABORT_S: Final = 1.0
 """A second interrupt within this time kills the step."""
+AFTER_INTERRUPT_S: Final = 0.05
+"""How long a step that is interrupted for good has before it is killed."""
 
 
 @dataclass(slots=True)
@@ -59,6 +61,12 @@ class StepRules:
     """How long after the first end the others may run; 0: for ever."""
     has_terminal: bool = False
     """The processes stay in our process group, so that they may read the terminal."""
+    is_typed_at: bool = False
+    """Our input is a terminal whose keys are ours: the processes have sessions of their own."""
+    passes_interrupts: bool = False
+    """The first interrupt is passed on, and does not ask for another."""
+    quits_on_interrupt: bool = False
+    """The first interrupt ends the step."""
     hangs_up: bool = False
     """Also hang up when the step ends early: an interactive shell pays no heed to SIGTERM."""
     terminal: StepTerminal | None = None
@@ -83,7 +91,9 @@ class StepRun:
     _ends_by_s: float | None = None
     """When what is left of a step gets SIGKILL that was told to end."""
     _is_aborted: bool = False
-    """`scancel` has ended the step."""
+    """`scancel` or an interrupt has ended the step."""
+    _is_interrupted: bool = False
+    """An interrupt has ended the step: how its processes end is not told."""
     _ends: list[tuple[int, int]] = field(default_factory=list)
     """Rank and code of what has ended and was not told yet."""
 
@@ -134,6 +144,7 @@ class StepRun:
 
     def _start(self, task: StepTask) -> None:
         given = self.rules.terminal if task.rank == 0 else None
+        leads = given is not None or self.rules.is_typed_at
         streams = (task.stdin, task.stdout, task.stderr)
         stdin, stdout, stderr = [given.process_fd] * 3 if given else streams
         try:
@@ -143,8 +154,8 @@ class StepRun:
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
-                process_group=None if self.rules.has_terminal or given else 0,
-                start_new_session=given is not None,
+                process_group=None if self.rules.has_terminal or leads else 0,
+                start_new_session=leads,
                 # One call of the system between fork and exec, which needs no lock of a thread.
                 preexec_fn=terminal.take if given else None,  # noqa: PLW1509
             )
@@ -153,7 +164,7 @@ class StepRun:
             task.code = 2 if isinstance(error, FileNotFoundError) else 13
         else:
             task.pidfd = os.pidfd_open(task.process.pid)
-            if self.rules.has_terminal:
+            if self.rules.has_terminal or self.rules.is_typed_at:
                 task.family = Family(task.process.pid)
             self._selector.register(task.pidfd, selectors.EVENT_READ, task)
         for fd in streams:
@@ -184,6 +195,8 @@ class StepRun:
             self.terminate()
         if self._kill_s is not None and now_s >= self._kill_s:
             self._kill_s = None
+            if self._is_interrupted:
+                self.notes.cancelled()
             self.send(signal.SIGKILL)
 
     def _got(self, number: int) -> None:
@@ -192,14 +205,9 @@ class StepRun:
             self.rules.terminal.resize()
             return
         if number == signal.SIGINT:
-            if self.rules.has_terminal:
-                return  # the terminal sent it to them as well
-            now_s = time.monotonic()
-            if now_s - self._interrupted_s < ABORT_S:
-                self.send(signal.SIGKILL)
-                return
-            self._interrupted_s = now_s
-            self.notes.say("interrupt (one more within 1 sec to abort)")
+            if not self.rules.has_terminal:  # else the terminal sent it to them as well
+                self._interrupted()
+            return
         if number == step_requests.CANCEL:
             self._is_aborted = True
             self.notes.aborted()
@@ -210,6 +218,21 @@ class StepRun:
             self.notes.cancelled()
         self.send(number)
 
+    def _interrupted(self) -> None:
+        """Say what runs for a first interrupt, and end the step for a second one soon after."""
+        now_s = time.monotonic()
+        is_last = self.rules.quits_on_interrupt or now_s - self._interrupted_s < ABORT_S
+        self._interrupted_s = now_s
+        if not (is_last or self.rules.passes_interrupts):
+            self.notes.interrupted({task.rank: task.code for task in self.tasks})
+            return
+        self.notes.interrupting()
+        self.send(signal.SIGINT)
+        if is_last and not self._is_interrupted:
+            self._is_aborted = self._is_interrupted = True
+            self.notes.forcing()
+            self._kill_s = now_s + AFTER_INTERRUPT_S
+
     def send(self, number: int) -> None:
         """Send a signal to all processes of the step, and to what they have started."""
         for task in self._alive():
@@ -218,7 +241,7 @@ class StepRun:
             try:
                 if task.family and number in ENDING:
                     task.family.send(number)
-                elif task.family:
+                elif self.rules.has_terminal:
                     os.kill(task.process.pid, number)
                 else:
                     os.killpg(task.process.pid, number)
@@ -262,7 +285,8 @@ class StepRun:
 
     def _tell_ends(self) -> None:
         ends, self._ends = self._ends, []
-        self.notes.ended(ends)
+        if not self._is_interrupted:
+            self.notes.ended(ends)
 
     def _copy_rest(self, last: StepTerminal) -> None:
         """Copy what the process has written last; its terminal is hung up with it."""

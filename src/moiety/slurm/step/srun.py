@@ -21,7 +21,7 @@ from moiety.slurm.step.output import LabelledPipe, is_by_rank, open_file, path_o
 from moiety.slurm.step.ranks import CARDS, StepShape, of_rank
 from moiety.slurm.step.report import StepTeller, cpus_of, gpus_of
 from moiety.slurm.step.runner import StepRules, StepRun, StepTask
-from moiety.slurm.step.terminal import StepTerminal
+from moiety.slurm.step.terminal import StepTerminal, typed
 from moiety.slurm.submit import sending, values
 from moiety.slurm.submit.environment import submitter
 from moiety.slurm.submit.request import JobRequest, request_of
@@ -117,7 +117,9 @@ def _in_job(
     rules = StepRules(
         kills_on_bad_exit=said.get("kill-on-bad-exit", "0") != "0",
         wait_s=float(said["wait"]) if said.get("wait", "").isdecimal() else 0.0,
-        has_terminal=shape.tasks == 1 and not given and os.isatty(0),
+        is_typed_at=not given and os.isatty(0),
+        passes_interrupts="disable-status" in said,
+        quits_on_interrupt="quit-on-interrupt" in said,
         terminal=given,
         warn=warning.of_job(variables),
     )
@@ -248,7 +250,7 @@ class _Outputs:
         if pattern != "all" and not pattern.isdecimal():
             return os.open(path_of(pattern, rank, self._known, 0), os.O_RDONLY | os.O_CLOEXEC)
         if rank == 0:
-            return None
+            return typed() if os.isatty(0) else None
         try:  # a file has its own place in each process
             is_file = os.path.isfile("/proc/self/fd/0")
             return os.open("/proc/self/fd/0" if is_file else os.devnull, os.O_RDONLY | os.O_CLOEXEC)

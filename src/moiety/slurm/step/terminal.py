@@ -6,9 +6,11 @@ import atexit
 import contextlib
 import fcntl
 import os
+import select
 import struct
 import termios
 import threading
+import time
 import tty
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +20,8 @@ from moiety.slurm.step.output import write_all
 END: Final = b"\x04"
 """What a terminal takes for the end of the input."""
 READ_MAX: Final = 1 << 16
+FOREGROUND_S: Final = 0.2
+"""Time between two looks whether the terminal is ours to read."""
 SIZE: Final = "HHHH"
 """Rows and columns, each as a short, and two that nothing uses."""
 
@@ -92,6 +96,44 @@ class StepTerminal:
 def take() -> None:
     """Make the input of this process, which leads a session, its controlling terminal."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def typed(source: int = 0) -> int:
+    """A pipe with what is typed at our terminal, for a process that must not read it itself.
+
+    Without the terminal it gets none of its interrupts, and is not stopped for reading it.
+    """
+    read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+    forward = threading.Thread(
+        target=_forward_typed, args=(source, write_fd), name="step-input", daemon=True
+    )
+    forward.start()
+    return read_fd
+
+
+def _forward_typed(source: int, target: int) -> None:
+    """Copy what is typed until the input ends, or no process reads it any more."""
+    try:
+        while True:
+            if not _is_ours(source):
+                time.sleep(FOREGROUND_S)
+            elif select.select([source], [], [], FOREGROUND_S)[0]:
+                content = os.read(source, READ_MAX)
+                if not content:
+                    return
+                write_all(target, content)
+    except OSError:
+        pass  # the step has ended, or the terminal is gone
+    finally:
+        os.close(target)
+
+
+def _is_ours(source: int) -> bool:
+    """Whether reading the terminal would not stop us: we are not in the background of it."""
+    try:
+        return os.tcgetpgrp(source) == os.getpgrp()
+    except OSError:
+        return True  # it is not the terminal of our session, or no terminal any more
 
 
 def _size_of(fd: int) -> bytes:
