@@ -65,7 +65,8 @@ def test_a_copy_takes_the_place_of_the_store_and_the_old_one_stays(tmp_path: Pat
     assert old is not None
     assert (names(paths.database), names(old)) == (["one"], ["one", "two"])
     files = StoreFiles(paths)
-    assert files.writer.write(submitted).result(60).id == 2
+    third = files.writer.write(submitted).result(60).id
+    assert third == 3, "the number of one that never began is not given again either"
     files.close()
 
 

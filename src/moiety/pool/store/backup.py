@@ -114,7 +114,7 @@ def _settle(paths: PoolPaths, new: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(
             "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'workload'",
-            (max(used, default=0),),
+            (max([_last_number(paths.database), *used]),),
         )
         waiting = connection.execute(
             "SELECT id, attempt FROM workload WHERE state IN ('pending', 'held')"
@@ -132,6 +132,19 @@ def _settle(paths: PoolPaths, new: Path) -> None:
                 )
         connection.execute("COMMIT")
     _sync(new)
+
+
+def _last_number(database: Path) -> int:
+    """The last number that the present store has given; 0 if it is damaged, or there is none."""
+    try:
+        opened = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+        with contextlib.closing(opened) as connection:
+            found = connection.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'workload'"
+            ).fetchone()
+    except sqlite3.DatabaseError:
+        return 0
+    return int(found[0]) if found else 0
 
 
 def _replace(paths: PoolPaths, new: Path) -> Path | None:
