@@ -80,7 +80,7 @@ def test_what_was_said_is_kept() -> None:
     assert (labels.account, labels.signal, labels.ntasks, labels.mem_mib) == (
         "acct", "USR1@5", 2, 1024,
     )  # fmt: skip
-    assert labels.command == "/home/ann/dir/job.sh"
+    assert labels.command == "/home/ann/dir/job.sh a b"
     assert labels.notes.startswith("--comment means nothing here")
     assert found.project == "acct"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moiety.pool.model.states import WorkState
+from moiety.slurm import times
 from moiety.slurm.labels import JobLabels
 from moiety.slurm.show import acts, job_lines, scancel, scontrol
 from moiety.slurm.show.options import UsageError
@@ -45,6 +46,26 @@ def test_an_array_says_which_of_it_waits() -> None:
 def test_the_engines_sentence_is_shown_where_no_comment_is() -> None:
     job = job_of(kind="gpus-full", why="too few GPUs", state=WorkState.PENDING)
     assert "   Comment=too few GPUs" in job_lines.lines_of(job)
+
+
+def test_what_cannot_begin_yet_says_when_it_can() -> None:
+    at_s = 4e9  # later than now
+    stamp = times.stamp(at_s)
+    found = [
+        job_of(state=WorkState.PENDING, begin_after_s=at_s),
+        job_of(state=WorkState.HELD, begin_after_s=at_s),
+        job_of(state=WorkState.PENDING, blocked="waits"),
+    ]
+    eligible = [("\n".join(job_lines.lines_of(job)), job.start_s) for job in found]
+    assert [f"EligibleTime={stamp}" in text for text, _ in eligible] == [True, False, False]
+    assert all("AccrueTime=Unknown" in text for text, _ in eligible)
+    assert [start for _, start in eligible] == [at_s, None, None]
+
+
+def test_a_script_without_a_file_has_no_command() -> None:
+    wrap = job_of(JobLabels(program="sbatch"), command="/bin/sh {script}")
+    assert "   Command=(null)" in job_lines.lines_of(wrap)
+    assert "   Command=sh -c x" in job_lines.lines_of(job_of(command="sh -c x"))
 
 
 def test_what_can_be_updated_becomes_a_request() -> None:

@@ -123,8 +123,7 @@ _TABLE: Final[tuple[Column[AccountLine], ...]] = (
     Column("DerivedExitCode", _of_job(derived_exit), 15),
     Column("Elapsed", lambda line: times.full(line.ran_s), 10),
     Column("ElapsedRaw", lambda line: str(int(line.ran_s)), 10),
-    Column("Eligible", _of_job(lambda job: times.stamp(
-        max(job.row["submitted_s"], job.row["begin_after_s"]))), 19),
+    Column("Eligible", _of_job(lambda job: times.stamp(job.eligible_s)), 19),
     Column("End", lambda line: times.stamp(line.ended_s), 19),
     Column("ExitCode", lambda line: line.exit_text, 8),
     Column("Flags", _fixed(""), 20),

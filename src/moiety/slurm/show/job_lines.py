@@ -5,7 +5,7 @@ from __future__ import annotations
 from moiety.slurm import times
 from moiety.slurm.show.account_columns import tres
 from moiety.slurm.show.account_lines import AccountLine
-from moiety.slurm.show.jobs import NULL, SlurmJob
+from moiety.slurm.show.jobs import SlurmJob
 from moiety.slurm.show.queue_columns import group_of, shown
 from moiety.slurm.show.states import ENDS
 
@@ -13,7 +13,6 @@ from moiety.slurm.show.states import ENDS
 def lines_of(job: SlurmJob) -> list[str]:
     """A job in Slurm's keys and order; `Comment` is the engine's sentence if none was said."""
     row, said = job.row, job.labels
-    command = said.command or row["command"] or NULL
     return [
         f"JobId={job.number}{_array(job)} JobName={job.name}",
         f"   UserId={row['user']}({row['uid']}) GroupId={group_of(job)}({_gid(job)}) MCS_label=N/A",
@@ -24,8 +23,8 @@ def lines_of(job: SlurmJob) -> list[str]:
         f"BatchFlag={int(said.program not in ('srun', 'salloc'))} Reboot=0 "
         f"ExitCode={job.exit_text}",
         f"   RunTime={times.full(job.ran_s)} TimeLimit={_limit(job)} TimeMin=N/A",
-        f"   SubmitTime={times.stamp(row['submitted_s'])} EligibleTime={_eligible(job)}",
-        f"   AccrueTime={_eligible(job)}",
+        f"   SubmitTime={times.stamp(row['submitted_s'])} EligibleTime={times.stamp(job.eligible_s)}",
+        f"   AccrueTime={times.stamp(_accrues_s(job))}",
         f"   StartTime={times.stamp(job.start_s)} EndTime={times.stamp(job.end_s)} Deadline=N/A",
         f"   SuspendTime={times.stamp(row['suspended_since_s'], 'None')} "
         f"SecsPreSuspend={int(row['suspended_s'])} LastSchedEval={times.stamp(job.now_s)} "
@@ -42,7 +41,7 @@ def lines_of(job: SlurmJob) -> list[str]:
         f"   Features={shown(said.features)} DelayBoot=00:00:00",
         f"   OverSubscribe={'NO' if said.exclusive else 'OK'} Contiguous=0 "
         f"Licenses={shown(said.licenses)} Network=(null)",
-        f"   Command={command}",
+        f"   Command={shown(job.command)}",
         f"   WorkDir={shown(job.work_dir)}",
         *([f"   Comment={comment}"] if (comment := _comment(job)) else []),
         f"   StdErr={row['stderr']}",
@@ -74,8 +73,10 @@ def _limit(job: SlurmJob) -> str:
     return "UNLIMITED" if job.limit_s is None else times.full(job.limit_s)
 
 
-def _eligible(job: SlurmJob) -> str:
-    return times.stamp(max(job.row["submitted_s"], job.row["begin_after_s"]))
+def _accrues_s(job: SlurmJob) -> float | None:
+    """From when on its waiting counts."""
+    found = job.eligible_s
+    return None if found is None or found > job.now_s else found
 
 
 def _memory(job: SlurmJob) -> str:

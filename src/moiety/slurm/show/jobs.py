@@ -137,13 +137,29 @@ class SlurmJob:
         return found
 
     @property
+    def command(self) -> str:
+        """The script with its arguments, or the program; none for a script without a file."""
+        own = "" if self.labels.program else str(self.row["command"])
+        return self.labels.command or own
+
+    @property
+    def eligible_s(self) -> float | None:
+        """From when on it could begin; None while it is held, or what it waits for may not come."""
+        row = self.row
+        if row["state"] == "held" or (self.waits and row.get("blocked")):
+            return None
+        return float(max(row["submitted_s"], row["begin_after_s"]))
+
+    @property
     def start_s(self) -> float | None:
         """When it began, or is expected to."""
         if self.row["began_s"]:
             return float(self.row["began_s"])
         if self.is_over:
             return float(self.row["ended_s"])  # it was cancelled before it began
-        return self.expected_s
+        begin_s, eligible_s = float(self.row["begin_after_s"]), self.eligible_s
+        is_later = eligible_s is not None and begin_s > self.now_s
+        return begin_s if self.expected_s is None and is_later else self.expected_s
 
     @property
     def end_s(self) -> float | None:

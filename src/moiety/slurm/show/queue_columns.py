@@ -105,7 +105,7 @@ LETTERS: Final[dict[str, Column[SlurmJob]]] = {
     "M": Column("TIME", lambda job: times.short(job.ran_s)),
     "n": Column("REQ_NODES", lambda job: job.labels.node_list),
     "N": Column("NODELIST", lambda job: job.nodes),
-    "o": Column("COMMAND", lambda job: job.labels.command or shown(job.row["command"])),
+    "o": Column("COMMAND", lambda job: shown(job.command)),
     "O": Column("CONTIGUOUS", _fixed("0")),
     "p": Column("PRIORITY", lambda job: f"{int(_priority(job)) / (1 << 32):.14f}"),
     "P": _PARTITION,

@@ -278,7 +278,7 @@ def as_json(job: SlurmJob) -> dict[str, Any]:
         "array_task_string": job.tasks_text if job.indices else "",
         "batch_host": job.nodes,
         "comment": job.labels.comment,
-        "command": row["command"],
+        "command": job.command,
         "cpus": job.cpus,
         "current_working_directory": job.work_dir,
         "dependency": job.dependency,

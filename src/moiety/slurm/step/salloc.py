@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Sequence
 
@@ -32,7 +31,7 @@ def main(arguments: list[str]) -> int:
     shell = os.environ.get("SHELL", "/bin/sh")
     words: Sequence[str] = command or [shell]
     name = said.get("job-name") or (os.path.basename(command[0]) if command else NAME)
-    held = Allocation("salloc", request, name, shlex.join(words))
+    held = Allocation("salloc", request, name, "")
     code = 1
     try:
         immediate = float(said["immediate"] or 1) if "immediate" in said else None

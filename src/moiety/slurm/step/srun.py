@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> int:
 def _with_a_job(request: JobRequest, command: Sequence[str]) -> int:
     said = request.said
     name = said.get("job-name") or os.path.basename(command[0])
-    held = Allocation("srun", request, name, shlex.join(command))
+    held = Allocation("srun", request, name, command[0])
     code = 1
     try:
         immediate = float(said["immediate"] or 5) if "immediate" in said else None

@@ -21,6 +21,8 @@ from moiety.slurm.submit.script import Script
 SCRIPT: Final = "{script}"
 GRACE_S: Final = 30.0
 """Slurm's usual KillWait."""
+COMMAND_MAX: Final = 4096
+"""Letters of a script's path and its arguments that are kept for lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def batch_job(
     name = said.get("job-name") or (os.path.basename(path) if path else "")
     name = name or ("wrap" if "wrap" in said else "sbatch")
     host = machine.host or who.host
-    labels = job_labels("sbatch", request, who, path)
+    command = " ".join([os.path.join(who.folder, path), *arguments]) if path else ""
+    labels = job_labels("sbatch", request, who, command)
     output, error = files_of(
         said.get("output", ""), said.get("error", ""), bool(request.array), host, who.user
     )
@@ -148,7 +151,7 @@ def job_labels(
     return JobLabels(
         program=program,
         name=name if name and pool_name(name) != name else "",
-        command=os.path.join(who.folder, command) if command else "",
+        command=command[:COMMAND_MAX],
         submit_dir=who.folder,
         work_dir=os.path.join(who.folder, said["chdir"]) if said.get("chdir") else who.folder,
         comment=said.get("comment", ""),
