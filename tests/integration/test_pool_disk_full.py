@@ -70,6 +70,19 @@ def test_what_ends_meanwhile_is_written_down_later(pool: PoolNode) -> None:
     assert pool.ended(waits).state is WorkState.DONE
 
 
+def test_each_refusal_says_why_also_where_the_log_of_the_server_is_full(pool: PoolNode) -> None:
+    script, gate = pool.gate("gate")
+    number = pool.submit(script, stdout=str(pool.node.folder / "out"))
+    pool.until_state(number, "running")
+    ballast = fill(pool.paths.folder)
+    for _ in range(8):  # each is told in the log at some length
+        _, problem = submit_until_refused(pool)
+        assert problem == "the system refuses: database or disk is full"
+    gate.touch()
+    ballast.unlink()
+    assert pool.ended(number).state is WorkState.DONE
+
+
 def test_a_server_that_is_killed_then_comes_back_with_all_that_it_accepted(pool: PoolNode) -> None:
     script, gate = pool.gate("gate")
     number = pool.submit(script, stdout=str(pool.node.folder / "out"))

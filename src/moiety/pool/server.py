@@ -17,6 +17,7 @@ import uvicorn
 from moiety.agent.control import protocol
 from moiety.agent.control.options import files_of_system
 from moiety.agent.control.server import failed
+from moiety.agent.system.logs import BoundedFile, LossyFile
 from moiety.agent.system.paths import Directory
 from moiety.config.load import load
 from moiety.config.table import PoolSettings
@@ -125,6 +126,14 @@ def listen(paths: PoolPaths) -> socket.socket:
     return listener
 
 
+def log_file(paths: PoolPaths) -> BoundedFile | LossyFile:
+    """What the server writes its log to; that of a machine's pool only root can open."""
+    try:
+        return BoundedFile(paths.log)
+    except OSError:
+        return LossyFile(sys.stderr.fileno())
+
+
 def tell(ready: int, line: bytes) -> None:
     """Tell the command that waits for the server, once."""
     if ready >= 0:
@@ -147,7 +156,7 @@ def main(arguments: Sequence[str]) -> int:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(log_file(paths)),  # type: ignore[arg-type]
     )
     try:
         is_machines = which == "machine"

@@ -55,6 +55,22 @@ class BoundedFile:
         return fd, os.fstat(fd).st_size
 
 
+class LossyFile:
+    """A text file that another process has opened: a full disk loses lines, and nothing else."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self, text: str) -> int:
+        """Append."""
+        with contextlib.suppress(OSError):
+            os.write(self._fd, text.encode("utf-8", "replace"))
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
 class Both:
     """Everything into the file, and onto the terminal of a foreground agent."""
 
