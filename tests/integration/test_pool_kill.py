@@ -80,6 +80,25 @@ def test_what_ended_meanwhile_is_known(make_pool: MakePool) -> None:
     assert (row.state, row.exit_code, row.attempt) == (WorkState.FAILED, 4, 1)
 
 
+def test_a_program_that_has_lost_its_supervisor_is_ended_with_all_of_its_group(
+    make_pool: MakePool,
+) -> None:
+    pool = make_pool(TWO)
+    deaf = "trap '' TERM; sleep 600 & echo $!; wait; wait"
+    before, after = pool.submit(deaf, gpus=0), pool.submit(deaf, gpus=0)
+    for number in (before, after):
+        pool.until_state(number, "running")
+        until(lambda number=number: pool.output(number).strip(), "its child runs")
+    children = [int(pool.output(number)) for number in (before, after)]
+    os.kill(started(pool, before).supervisor.pid, signal.SIGKILL)
+    assert pool.node.cli("cancel", str(before)).returncode == 0
+    assert pool.node.cli("cancel", str(after)).returncode == 0
+    os.kill(started(pool, after).supervisor.pid, signal.SIGKILL)
+    for number in (before, after):
+        assert pool.ended(number).reason.startswith("its supervisor was killed")
+    until(lambda: not any(os.path.exists(f"/proc/{pid}/exe") for pid in children), "all ended")
+
+
 def test_every_submission_that_was_accepted_is_there(make_pool: MakePool) -> None:
     pool = make_pool(TWO)
     accepted: list[int] = []

@@ -132,6 +132,16 @@ def test_what_remains_decides_where_there_is_no_record() -> None:
     before = Started(1, "another-boot", process, process, "session", frozenset(), 0.0)
     restarted = of_remains(ROW, Remains(started=before), 10.0)
     assert "the machine was restarted" in restarted.values["reason"]
+    for intent, after in (
+        (PREEMPTED, WorkState.PENDING),
+        (REQUEUED, WorkState.PENDING),
+        (REQUEUED_HELD, WorkState.HELD),
+        (CANCELLED, WorkState.FAILED),
+    ):
+        told = msgspec.structs.replace(ROW, intent=intent)
+        for remains in (Remains(started=here), Remains(started=before)):
+            assert of_remains(told, remains, 10.0).state is after
+        assert of_exit(told, ended(Lost()), 10.0).state is after
     damaged = of_remains(ROW, Remains(damaged=Damaged("exit", "half")), 10.0)
     assert damaged.values["reason"] == "the record exit of its supervisor is damaged"
     assert {lost.state, restarted.state, damaged.state} == {WorkState.FAILED}

@@ -21,6 +21,7 @@ RETRY_FIRST_S: Final = 2.0
 CANCELLED: Final = "cancelled"
 REQUEUED: Final = "requeued"
 REQUEUED_HELD: Final = "requeued and held"
+SUPERVISOR_KILLED: Final = "its supervisor was killed: how its program ended is not known"
 """Reasons to end work that waits again afterwards, as its user wants it."""
 
 
@@ -39,8 +40,7 @@ def of_exit(row: WorkRow, record: Exit, now_s: float) -> AttemptOutcome:
     if isinstance(ended, FailedToStart):
         return of_failed_start(row, f"its program could not be started: {ended.text}", now_s)
     if not isinstance(ended, Exited | Signaled):
-        why = "its supervisor was killed: how its program ended is not known"
-        return AttemptOutcome(WorkState.FAILED, "lost", {"reason": why})
+        return _lost(row, SUPERVISOR_KILLED)
     code = ended.code if isinstance(ended, Exited) else None
     number = ended.signal if isinstance(ended, Signaled) else None
     used = {
@@ -138,9 +138,16 @@ def _of_remains(row: WorkRow, remains: Remains, now_s: float) -> AttemptOutcome:
     if not remains.is_of_this_boot:
         if row.requeue and row.intent != CANCELLED:
             return again(row, "machine restarted", "it runs again: the machine was restarted")
-        why = RESTARTED
-    else:
-        why = "its supervisor was killed: how its program ended is not known"
+        return _lost(row, RESTARTED)
+    return _lost(row, SUPERVISOR_KILLED)
+
+
+def _lost(row: WorkRow, why: str) -> AttemptOutcome:
+    """How its program ended is not known; what was told to give way waits again even so."""
+    if row.intent == PREEMPTED:
+        return again(row, "lost", row.reason)
+    if row.intent in (REQUEUED, REQUEUED_HELD):
+        return _requeued(row, {})
     return AttemptOutcome(WorkState.FAILED, "lost", {"reason": why})
 
 

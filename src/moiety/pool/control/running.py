@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import signal
 import sqlite3
 import subprocess
 import time
@@ -22,7 +23,7 @@ from moiety.pool.control.outcomes import AttemptOutcome, is_bad, of_failed_start
 from moiety.pool.launch.process_start import Launched, OwnStart, ProcessStart
 from moiety.pool.launch.spool import remove, sweep
 from moiety.pool.launch.supervised import Remains, Supervised, adopt, end_stray, remains_of
-from moiety.pool.model.records import WorkRow
+from moiety.pool.model.records import GRACE_S, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.paths import PoolPaths
 from moiety.pool.starter.programs import ALREADY_STARTED
@@ -134,13 +135,28 @@ class RunningWork:
                 self._log.warning("limit_not_told", workload=row.id, problem=str(error))
         self._log.info("workload_runs", workload=row.id, pid=found.process.pid)
         if now is WorkState.ENDING:  # it was cancelled meanwhile
-            found.terminate()
+            self.terminate(row.id)
         self._changed()
 
     def terminate(self, number: int) -> None:
         """Tell a workload to end; one that is about to start is told when it has."""
-        if found := self.by_number.get(number):
+        found = self.by_number.get(number)
+        if found is None:
+            return
+        if not self._is_alone(found):
             found.terminate()
+            return
+        found.send_all(signal.SIGTERM)
+        asyncio.get_running_loop().call_later(GRACE_S, self._kill, found)
+
+    def _kill(self, found: Supervised) -> None:
+        if self.by_number.get(found.number) is found:
+            found.send_all(signal.SIGKILL)
+
+    def _is_alone(self, found: Supervised) -> bool:
+        """Whether it is a program that has lost its supervisor, which would have ended it."""
+        started = read_started(self._paths.of_workload(found.number))
+        return isinstance(started, Started) and started.child == found.process
 
     def signal(self, number: int, which: int) -> None:
         """Have a supervisor pass a signal on to its workload; nothing if that is over."""
@@ -232,6 +248,9 @@ class RunningWork:
             if other is not None:
                 self.by_number[number] = other
                 asyncio.get_running_loop().add_reader(other.pidfd, self._is_over, other)
+                row = await self._write(partial(rows.workload, number=number))
+                if row.state is WorkState.ENDING:  # its supervisor was to end it
+                    self.terminate(number)
                 return
             remains = await asyncio.to_thread(remains_of, folder, attempt)
         lost = await self._lost(number) if is_bad(remains) else ()

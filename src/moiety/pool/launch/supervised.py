@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -52,6 +53,12 @@ class Supervised:
     def terminate(self) -> None:
         """Tell it to end its workload: SIGTERM, and SIGKILL after the grace."""
         terminate(self.pidfd)
+
+    def send_all(self, number: int) -> None:
+        """Send a signal to a program that has lost its supervisor, and to its whole group."""
+        if is_alive(self.process):  # else the group may be that of another process
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
 
     def pass_on(self, which: int, *, is_supervised: bool) -> None:
         """Have it send a signal to its workload; SIGSTOP freezes all of it, and its time limit.
