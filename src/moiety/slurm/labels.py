@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
@@ -96,3 +97,9 @@ def of_labels(labels: Mapping[str, str]) -> JobLabels | None:
         else:
             found[field.name] = text
     return JobLabels(**found)  # type: ignore[arg-type]
+
+
+def pool_name(name: str) -> str:
+    """A name that the pool takes: its letters, and _ for others."""
+    found = re.sub(r"[^A-Za-z0-9_.@:+-]", "_", name)[:128]
+    return found if re.match(r"[A-Za-z0-9_]", found) else f"_{found[:127]}"

@@ -11,7 +11,8 @@ import pytest
 from moiety.pool.model.records import Submission
 from moiety.slurm.errors import JobRefused
 from moiety.slurm.getopt import Reader
-from moiety.slurm.submit.job import BatchJob, batch_job, pool_name
+from moiety.slurm.labels import pool_name
+from moiety.slurm.submit.job import BatchJob, batch_job
 from moiety.slurm.submit.request import MachineSize
 from moiety.slurm.submit.script import read
 
@@ -63,6 +64,8 @@ def test_time_arrays_dependencies_and_requeue_are_the_pools() -> None:
     assert (found.requeue, found.hold) == (False, True)
     assert found.begin_s > 0
     assert submission("").requeue
+    assert submission("#SBATCH --no-requeue\n#SBATCH --requeue").requeue, "the last counts"
+    assert not submission("#SBATCH --requeue", "--no-requeue").requeue
 
 
 def test_a_signal_goes_to_the_script_or_to_steps() -> None:

@@ -17,6 +17,13 @@ def test_what_was_said_counts_before_what_the_pool_has() -> None:
     assert (said.cpus, said.memory_mib, said.work_dir) == (8, 4096, "/home/a")
 
 
+def test_a_name_with_spaces_is_shown_until_it_is_changed() -> None:
+    labels = JobLabels(name="my job")
+    assert job_of(labels, name="my_job").name == "my job"
+    assert job_of(labels, name="other").name == "other"
+    assert job_of(name="").name == "(null)"
+
+
 def test_time_in_which_it_was_suspended_does_not_count() -> None:
     assert job_of(**ran()).ran_s == 62.0
     assert job_of(**ran(suspended_s=20.0)).ran_s == 42.0

@@ -29,6 +29,16 @@ def test_what_tools_ask_for() -> None:
     assert short(job_of(**ran("failed", exit_code=2)), "%t %R") == "F (NonZeroExitCode)"
 
 
+def test_what_was_said_of_requeues_and_memory_is_shown() -> None:
+    job = job_of(JobLabels(mem_mib=1000, mem_per_cpu_mib=500, cpus=2), requeue=True)
+    assert short(job, "%m") == "500M"
+    for requeue in (False, True):
+        (line,) = lines(
+            long_cells("requeue:", NAMES, pytest.fail), [job_of(requeue=requeue)], header=False
+        )
+        assert line == str(int(requeue))
+
+
 def test_the_engines_sentence_stands_behind_the_word() -> None:
     job = job_of(kind="gpus-full", why="2 of 8 GPUs are free, and it asks for 4")
     cells = long_cells("ReasonList:60,Reason", NAMES, pytest.fail)

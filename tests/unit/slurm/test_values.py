@@ -142,12 +142,13 @@ def test_dependencies_are_told_to_the_pool(text: str, pools: str) -> None:
     "text", ["", "foo:1", "afterok", "afterok:x", "singleton:1", "afterok:1,singleton?2"]
 )
 def test_what_is_no_dependency(text: str) -> None:
-    with pytest.raises(JobRefused, match="Job dependency problem"):
+    with pytest.raises(JobRefused, match="failed: Job dependency problem"):
         values.dependency(text)
 
 
 def test_mail_types_are_known() -> None:
     assert values.mail_type("END,fail,TIME_LIMIT_80") == "END,fail,TIME_LIMIT_80"
+    assert values.mail_type("END,ERROR") == "END,ERROR", "Slurm takes it for the one that is known"
     with pytest.raises(JobRefused, match="Invalid --mail-type specification"):
         values.mail_type("FOO")
 

@@ -198,7 +198,7 @@ def as_json(job: SlurmJob) -> dict[str, Any]:
             "signal": {"signal_id": row["exit_signal"]},
         },
         "job_id": job.number,
-        "name": row["name"],
+        "name": job.name,
         "nodes": job.nodes,
         "partition": job.partition,
         "state": {"current": AccountLine(job).state.split(" ")[0], "reason": job.reason},

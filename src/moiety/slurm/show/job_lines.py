@@ -19,7 +19,7 @@ def lines_of(job: SlurmJob) -> list[str]:
         f"   Priority={0 if row['state'] == 'held' else (1 << 31) + row['priority']} "
         f"Nice={job.nice} Account={shown(job.account)} QOS={shown(said.qos)}",
         f"   JobState={job.state.name} Reason={job.reason} Dependency={shown(job.dependency)}",
-        f"   Requeue={int(said.requeue >= 0)} Restarts={row['restarts']} "
+        f"   Requeue={int(row['requeue'])} Restarts={row['restarts']} "
         f"BatchFlag={int(said.program not in ('srun', 'salloc'))} Reboot=0 "
         f"ExitCode={job.exit_text}",
         f"   RunTime={times.full(job.ran_s)} TimeLimit={_limit(job)} TimeMin=N/A",

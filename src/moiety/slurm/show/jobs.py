@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from moiety.slurm.labels import JobLabels, of_labels
+from moiety.slurm.labels import JobLabels, of_labels, pool_name
 from moiety.slurm.show import jobids, reasons, states
 from moiety.slurm.show.states import JobState
 
@@ -99,8 +99,9 @@ class SlurmJob:
 
     @property
     def name(self) -> str:
-        """Its name; that of another user is not known."""
-        return str(self.row["name"]) or "(null)"
+        """Its name as it was said, unless it was changed; that of another user is not known."""
+        name = str(self.row["name"]) or NULL
+        return self.labels.name if name == pool_name(self.labels.name) else name
 
     @property
     def partition(self) -> str:

@@ -41,7 +41,7 @@ def where(job: SlurmJob) -> str:
 
 def memory_of(job: SlurmJob) -> str:
     """Memory of the machine: `4G`, `500M`, 0 for none."""
-    mib = job.memory_mib
+    mib = job.labels.mem_per_cpu_mib or job.memory_mib
     if not mib:
         return "0"
     return f"{mib >> 10}G" if mib % 1024 == 0 else f"{mib}M"
@@ -178,7 +178,7 @@ NAMES: Final[dict[str, Column[SlurmJob]]] = {
     "reasonlist": Column("NODELIST(REASON)", lambda job: f"({sentence_of(job)})" if job.waits
                          else where(job)),
     "reqnodes": LETTERS["n"],
-    "requeue": Column("REQUEUE", lambda job: str(int(job.labels.requeue >= 0))),
+    "requeue": Column("REQUEUE", lambda job: str(int(job.row["requeue"]))),
     "restartcnt": Column("RESTART_COUNT", lambda job: str(job.row["restarts"])),
     "schednodes": LETTERS["Y"],
     "starttime": _START,

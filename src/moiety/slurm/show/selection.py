@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from moiety.slurm.labels import pool_name
 from moiety.slurm.pool import SlurmPool
 from moiety.slurm.show import hostlist, jobids, states
 from moiety.slurm.show.jobids import JobId
@@ -71,7 +72,7 @@ def _queries(wanted: Wanted) -> Iterator[dict[str, str | int]]:
     if len(wanted.users) == 1:
         query["user"] = next(iter(wanted.users))
     if len(wanted.names) == 1:
-        query["name"] = next(iter(wanted.names))
+        query["name"] = pool_name(next(iter(wanted.names)))
     if wanted.states is not None:
         if not (names := states.ours_of(wanted.states)):
             return
@@ -98,7 +99,7 @@ def matches(job: SlurmJob, wanted: Wanted) -> bool:
         return False
     if wanted.users and job.row["user"] not in wanted.users:
         return False
-    if wanted.names and job.row["name"] not in wanted.names:
+    if wanted.names and wanted.names.isdisjoint((job.name, job.row["name"])):
         return False
     if wanted.states is not None and job.state not in wanted.states:
         return False

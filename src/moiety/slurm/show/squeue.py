@@ -286,7 +286,7 @@ def as_json(job: SlurmJob) -> dict[str, Any]:
         "exit_code": row["exit_code"] or 0,
         "job_id": job.number,
         "job_state": job.state.name,
-        "name": row["name"],
+        "name": job.name,
         "nice": job.nice,
         "node_count": 1,
         "nodes": job.nodes,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moiety.slurm.errors import JobRefused
 from moiety.slurm.getopt import Found, Reader
-from moiety.slurm.labels import JobLabels, to_labels
+from moiety.slurm.labels import JobLabels, pool_name, to_labels
 from moiety.slurm.submit import environment, values
 from moiety.slurm.submit.begin import begin_s
 from moiety.slurm.submit.output import files_of, pool_pattern
@@ -190,12 +190,6 @@ def job_labels(
         open_mode=said.get("open-mode", ""),
         notes="\n".join(request.notes),
     )
-
-
-def pool_name(name: str) -> str:
-    """A name that the pool takes: its letters, and _ for others."""
-    found = re.sub(r"[^A-Za-z0-9_.@:+-]", "_", name)[:128]
-    return found if re.match(r"[A-Za-z0-9_]", found) else f"_{found[:127]}"
 
 
 def named(pattern: str, name: str) -> str:

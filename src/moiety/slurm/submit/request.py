@@ -13,6 +13,8 @@ from moiety.slurm.options import Effect
 from moiety.slurm.submit import values
 
 NOT_AVAILABLE: Final = "Batch job submission failed: Requested node configuration is not available"
+OPPOSITES: Final = {"requeue": "no-requeue", "no-requeue": "requeue"}
+"""The later of these counts."""
 MEMORY: Final = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
@@ -63,7 +65,10 @@ class JobRequest:
 
 def request_of(found: Found, machine: MachineSize) -> JobRequest:
     """The request of these options; raises JobRefused for what is not here."""
-    said = {option.name: value for option, value in found}
+    said: dict[str, str] = {}
+    for option, value in found:
+        said[option.name] = value
+        said.pop(OPPOSITES.get(option.name, ""), None)
     request = JobRequest(said=said)
     _read_counts(request, said)
     _read_gpus(request, said, machine)

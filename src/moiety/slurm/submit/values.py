@@ -191,7 +191,7 @@ def warn_signal(text: str) -> WarnSignal:
 
 def dependency(text: str) -> str:
     """What a job waits for, in the pool's words: an id alone means that it is over."""
-    wrong = JobRefused("Batch job submission failed: BatchJob dependency problem")
+    wrong = JobRefused("Batch job submission failed: Job dependency problem")
     if "," in text and "?" in text:
         raise wrong
     found = []
@@ -212,7 +212,7 @@ def dependency(text: str) -> str:
 
 
 def mail_type(text: str) -> str:
-    """The same, checked."""
-    if not all(part.strip().lower() in MAIL for part in text.split(",")):
+    """The same, checked: words that are none are passed over beside one that is."""
+    if not any(part.strip().lower() in MAIL for part in text.split(",")):
         raise invalid("mail-type")
     return text
