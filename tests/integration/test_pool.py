@@ -37,7 +37,7 @@ def test_twenty_programs_of_two_projects_end_within_their_quotas(make_pool: Make
     waits = next(row for row in pool.live() if row.state is WorkState.PENDING)
     why = json.loads(pool.node.cli("explain", str(waits.id), "-o", "json").stdout)
     assert why["kind"] == "queue-limit"
-    assert "queue vision would have 3 GPUs, and its limit is 2" in why["text"]
+    assert "project vision would have 3 GPUs, and its limit is 2" in why["text"]
 
     opens.touch()
     for number in range(1, 21):

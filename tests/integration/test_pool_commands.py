@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -117,6 +118,25 @@ def test_logs_follow_a_program_to_its_end(pool: PoolNode) -> None:
     assert (follower.returncode, out) == (0, "last\n"), err
 
 
+def test_logs_print_files_only_and_what_became_shorter_from_its_begin(
+    pool: PoolNode, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    script, opens = pool.gate("open")
+    number = pool.submit(f"{script}; echo new > {log}", stdout=str(log), gpus=0)
+    follower = pool.node.start([sys.executable, "-m", "moiety", "logs", "-f", str(number)])
+    assert Lines(follower.stdout).next() == "runs\n"
+    opens.touch()
+    out, err = follower.communicate(timeout=60)
+    assert (follower.returncode, out) == (0, "new\n"), err
+    log.unlink()
+    for put in (os.mkfifo, os.mkdir):
+        put(log)
+        refused = pool.node.cli("logs", str(number))
+        assert (refused.returncode, f"{log}: it is no file" in refused.stderr) == (65, True)
+        (log.rmdir if log.is_dir() else log.unlink)()
+
+
 def test_the_queue_says_what_each_one_waits_for(pool: PoolNode) -> None:
     script, opens = pool.gate("open")
     first = pool.submit(script, gpus=2, name="big")
@@ -128,7 +148,7 @@ def test_the_queue_says_what_each_one_waits_for(pool: PoolNode) -> None:
     assert lines[0] == ["ID", "NAME", "PROJECT", "USER", "STATE", "TIME", "GPUS", "ON", "REASON"]
     assert lines[1][:2] == ["1", "big"]
     assert "0,1" in lines[1]
-    assert "queue default has 2 of a fair share of 2 GPUs" in text
+    assert "project default has 2 of a fair share of 2 GPUs" in text
     assert "held by its user" in text
     rows = json.loads(pool.node.cli("queue", "--state", "held", "-o", "json").stdout)
     assert [row["name"] for row in rows] == ["later"]

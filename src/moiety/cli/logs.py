@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import time
 from typing import Final
@@ -52,14 +53,25 @@ def logs(target: str, follow: bool, error_log: bool) -> None:
 
 
 def copy(path: str, offset: int, *, is_needed: bool) -> int:
-    """Print what a file has from an offset on; returns where it ends. Raises PoolFileInvalid."""
+    """Print what a file has from an offset on; returns where it ends. Raises PoolFileInvalid.
+
+    What has become shorter is printed from its begin. Its user may have put something else in its
+    place: what is no file could hold the reader up for ever.
+    """
+    if path == os.devnull:
+        return offset
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if is_needed or not isinstance(error, FileNotFoundError):
             raise PoolFileInvalid(path, error.strerror or "it cannot be read") from None
         return offset
+    kept = os.fstat(fd)
+    if not stat.S_ISREG(kept.st_mode):
+        os.close(fd)
+        raise PoolFileInvalid(path, "it is no file")
     with os.fdopen(fd, "rb") as file:
+        offset = offset if offset <= kept.st_size else 0
         file.seek(offset)
         while piece := file.read(PIECE):
             sys.stdout.buffer.write(piece)
