@@ -134,6 +134,19 @@ def test_a_gpu_on_which_different_programs_fail_at_once_is_drained(pool: PoolNod
     assert json.loads(pool.node.cli("gpu", "resume", "0", "-o", "json").stdout)
 
 
+def test_work_starts_beside_a_gpu_that_is_drained_under_running_work(pool: PoolNode) -> None:
+    script, opens = pool.gate("open")
+    first = pool.submit(script)
+    card = pool.until_state(first, "running").cards[0]
+    assert pool.node.cli("gpu", "drain", str(card)).returncode == 0
+    assert pool.ended(pool.submit("true")).cards == [1 - card]
+    opens.touch()
+    assert pool.ended(first).state is WorkState.DONE
+    assert pool.ended(pool.submit("true")).cards == [1 - card]
+    assert "cycle_failed" not in pool.log()
+    assert pool.node.cli("gpu", "resume", str(card)).returncode == 0
+
+
 def test_a_program_that_is_left_on_a_gpu_ends_with_its_workload(
     pool: PoolNode, programs: Path, kernels: Path
 ) -> None:

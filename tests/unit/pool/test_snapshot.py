@@ -104,6 +104,30 @@ def test_a_machine_without_gpus_runs_what_needs_none() -> None:
     assert [(start.number, start.cards) for start in answer.starts] == [(1, [])]
 
 
+def test_what_ends_on_gpus_that_others_have_by_now_has_nothing_of_them() -> None:
+    """It was suspended, say, when it was cancelled."""
+    ends = running(1, 0, state=WorkState.ENDING, intent="cancelled")
+    rows = {1: ends, 2: running(2, 0), 3: row(3)}
+    snapshot = made(machine(), *rows.values())
+    has = {each.task.workload: each.spot.gpu_milli for each in snapshot.running}
+    assert has == {"1": 0, "2": 1000}
+    answer = orders_of(decide(snapshot), rows, nodes_of(machine()), arena_mib=1 << 20)
+    assert [(start.number, start.cards) for start in answer.starts] == [(3, [1])]
+
+
+def test_a_program_outside_and_the_pools_work_have_no_more_than_a_gpu() -> None:
+    """A program that came later, say: the time of the GPU is promised already."""
+    for milli in (50, 600, 1000):
+        used = CardView(index=0, model="A", memory_mib=1000, outside_milli=milli)
+        view = machine(used, CardView(index=1, model="A", memory_mib=1000))
+        for runs in (running(1, 0), running(1, 0, gpu_milli=500)):
+            snapshot = made(view, runs, row(3))
+            taken = sum(each.spot.gpu_milli for each in snapshot.running)
+            assert taken == min(runs.gpu_milli + milli, 1000)
+            answer = orders_of(decide(snapshot), {1: runs, 3: row(3)}, nodes_of(view))
+            assert [(start.number, start.cards) for start in answer.starts] == [(3, [1])]
+
+
 def test_a_start_waits_for_the_end_that_makes_its_room() -> None:
     projects = (ProjectRow(name="a", quota=1), ProjectRow(name="b", quota=1))
     rows = {

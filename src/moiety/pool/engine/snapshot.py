@@ -206,13 +206,15 @@ def snapshot_of(
     """The pool now: what waits and may be tried, what runs, and what others have.
 
     What was told to give its GPUs to others counts as gone: else more would be ended for them. All
-    other work that ends has its GPUs. `workloads` has the engine's form of each row. Suspended work
+    other work that ends has its GPUs, as far as others have not got them meanwhile: it may have
+    been suspended. `workloads` has the engine's form of each row. Suspended work
     waits for its own GPUs: it goes on there and nowhere else. `carried` are the bytes of what can
     be suspended, and `host_free_bytes` what the host has room for. `users` are their limits, where
     there are any.
     """
     beside, running = outside_work(nodes)
     found = [*beside]
+    ending: list[Running] = []
     eligible = Eligible.of(rows, now_s)
     places = nodes.places()
     for row in rows:
@@ -225,7 +227,7 @@ def snapshot_of(
         if row.state in ACTIVE:
             begun = running_of(row, workload, nodes, carried.get(row.id, 0))
             found.append(_without_limit(workload, begun, now_s))
-            running.append(begun)
+            (ending if row.state is WorkState.ENDING else running).append(begun)
         elif not eligible.has(row) or (users is not None and users.why_not(row) is not None):
             if waits is not None:
                 waits.later.add(workload.name)
@@ -233,6 +235,7 @@ def snapshot_of(
             found.append(workload)
         else:
             found.append(users.confined(row, workload, places))
+    running += ending
     return Snapshot(
         nodes=_with_hosts(nodes.nodes, running),
         workloads=tuple(found),
