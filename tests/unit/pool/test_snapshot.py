@@ -128,6 +128,17 @@ def test_a_program_outside_and_the_pools_work_have_no_more_than_a_gpu() -> None:
             assert [(start.number, start.cards) for start in answer.starts] == [(3, [1])]
 
 
+def test_a_card_that_is_drained_under_running_work_stops_nothing_else() -> None:
+    for card in (
+        CardView(index=0, model="A", memory_mib=1000, usable=False),
+        CardView(index=0, model="A", memory_mib=1000, usable=False, outside_milli=300),
+    ):
+        view = machine(card, CardView(index=1, model="A", memory_mib=1000))
+        rows = {1: running(1, 0), 2: row(2)}
+        answer = orders_of(decide(made(view, *rows.values())), rows, nodes_of(view))
+        assert [(start.number, start.cards) for start in answer.starts] == [(2, [1])]
+
+
 def test_a_start_waits_for_the_end_that_makes_its_room() -> None:
     projects = (ProjectRow(name="a", quota=1), ProjectRow(name="b", quota=1))
     rows = {
