@@ -141,8 +141,10 @@ def show(rows: Sequence[Mapping[str, Any]], began_s: float) -> int:
         )
     again = sum(row["attempt"] > 1 for row in rows)
     kept = sum(row["suspended_s"] > 0 for row in rows)
-    went_on = "1 was suspended and went on where it was" if kept == 1 else (
-        f"{kept} were suspended and went on where they were"
+    went_on = (
+        "1 was suspended and went on where it was"
+        if kept == 1
+        else (f"{kept} were suspended and went on where they were")
     )
     gave = "its GPUs" if again == 1 else "their GPUs"
     print(

@@ -147,8 +147,12 @@ def test_the_settings_of_the_agent_are_changed_live(cli: Cli, agent: AgentProces
     assert "agent.turn-min is 250ms from now on\n" in found.stdout
     assert "250ms" in agent.directory.log.read_text()
     shown = cli("config", "show", "--origin", "--changed", "agent").stdout
-    assert ["agent.turn-factor", "4", "moiety", "set", "--agent"] in map(str.split, shown.splitlines())
-    assert cli("set", "--agent", "--defaults").stdout == "the agent forgot what was changed before\n"
+    assert ["agent.turn-factor", "4", "moiety", "set", "--agent"] in map(
+        str.split, shown.splitlines()
+    )
+    assert (
+        cli("set", "--agent", "--defaults").stdout == "the agent forgot what was changed before\n"
+    )
     assert "set --agent" not in cli("config", "show", "--origin").stdout
 
 

@@ -88,7 +88,7 @@ def test_a_program_that_has_lost_its_supervisor_is_ended_with_all_of_its_group(
     before, after = pool.submit(deaf, gpus=0), pool.submit(deaf, gpus=0)
     for number in (before, after):
         pool.until_state(number, "running")
-        until(lambda number=number: pool.output(number).strip(), "its child runs")
+    until(lambda: pool.output(before).strip() and pool.output(after).strip(), "both have a child")
     children = [int(pool.output(number)) for number in (before, after)]
     os.kill(started(pool, before).supervisor.pid, signal.SIGKILL)
     assert pool.node.cli("cancel", str(before)).returncode == 0

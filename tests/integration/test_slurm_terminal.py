@@ -94,7 +94,9 @@ def test_two_interrupts_end_a_step(terminal: Terminal) -> None:
         assert code == 137
         assert "srun: forcing job termination" in seen
         assert "Killed" not in seen.replace("Force", "")
-    code, seen = terminal.run("srun", "-X", "sh", "-c", "echo ready; exec sleep 600", steps=twice[:1])
+    code, seen = terminal.run(
+        "srun", "-X", "sh", "-c", "echo ready; exec sleep 600", steps=twice[:1]
+    )
     assert (code, "task 0: Interrupt" in seen) == (130, True), seen
 
 

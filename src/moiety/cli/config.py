@@ -13,7 +13,7 @@ import click
 from moiety.agent.control import saved_settings
 from moiety.agent.control.client import arguments_from_environment
 from moiety.agent.control.options import FLAGS, of_config, typed
-from moiety.agent.system.paths import find
+from moiety.agent.system import paths
 from moiety.cli.lazy_completion import completed
 from moiety.cli.output import emit_json, output_option, table
 from moiety.config import files, guarantees, places
@@ -144,7 +144,7 @@ def everything() -> Iterator[Value]:
 
 def _changed(config: Config) -> dict[str, str]:
     """By name: what `moiety set --agent` changed, and neither a flag nor a file changed since."""
-    found = saved_settings.look(find(), of_config(config).settings)
+    found = saved_settings.look(paths.find(), of_config(config).settings)
     return {flag.name: found[flag.field] for flag in FLAGS if flag.field in found}
 
 

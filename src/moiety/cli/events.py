@@ -29,10 +29,10 @@ class ReasonName(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The reason as events have it."""
-        for known in REASONS:
-            if known.lower() == str(value).lower():
-                return known
-        self.fail(f"{value!r} is not one of {', '.join(REASONS)}", param, ctx)
+        found = next((each for each in REASONS if each.lower() == str(value).lower()), None)
+        if found is None:
+            self.fail(f"{value!r} is not one of {', '.join(REASONS)}", param, ctx)
+        return found
 
 
 @click.command()

@@ -66,7 +66,9 @@ def test_it_says_what_would_be(case: Path, capsys: pytest.CaptureFixture[str]) -
     )
     assert out == "what-if begins now with 1 of 1 tasks on n; young/0 ends for it\n"
     _, out, _ = moiety(capsys, "what-if", str(case), "--queue", "q", "--memory", "20GiB")
-    assert out.startswith("what-if cannot run here: the only node can never take 20480 MiB of memory")
+    assert out.startswith(
+        "what-if cannot run here: the only node can never take 20480 MiB of memory"
+    )
 
 
 @pytest.mark.parametrize(

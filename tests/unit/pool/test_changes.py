@@ -154,7 +154,10 @@ def test_projects_are_made_and_changed_live(store: sqlite3.Connection) -> None:
     [
         ({"name": "a", "parent": "b"}, "project a: there is no project b above it"),
         ({"name": "a", "parent": "a"}, "projects go round in a loop: a"),
-        ({"name": "a", "quota": 3, "limit": 2}, "project a: its quota of 3 GPUs is above its limit, 2 GPUs"),
+        (
+            {"name": "a", "quota": 3, "limit": 2},
+            "project a: its quota of 3 GPUs is above its limit, 2 GPUs",
+        ),
         ({"name": "a", "quota": -1}, "no number of GPUs"),
         ({"name": "a", "weight": -1}, "weight is negative"),
         ({"name": "a", "weight": 1e300}, "too large"),

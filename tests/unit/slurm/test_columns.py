@@ -63,7 +63,9 @@ def test_names_have_twenty_characters_unless_said() -> None:
     assert list(lines(columns.long_cells("jobid", NAMES, pytest.fail), ["7"], header=False)) == [
         "7".ljust(20)
     ]
-    (as_long_as_it_is,) = lines(columns.long_cells("jobid:,,jobid:.|", NAMES, pytest.fail), ["7"], header=False)
+    (as_long_as_it_is,) = lines(
+        columns.long_cells("jobid:,,jobid:.|", NAMES, pytest.fail), ["7"], header=False
+    )
     assert as_long_as_it_is == "77|"
 
 

@@ -61,7 +61,7 @@ def short_cells(
         columns = list(table.values())
         return [Cell(each, after="|" if each is not columns[-1] else "") for each in columns]
     before, *parts = re.split("%+", text)
-    found = [_literal(before)] if before else []
+    found: list[Cell[T]] = [_literal(before)] if before else []
     for part in filter(None, parts):
         match = SHORT.match(part)
         assert match is not None, "each of its parts may be empty"

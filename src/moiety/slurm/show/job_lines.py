@@ -23,7 +23,8 @@ def lines_of(job: SlurmJob) -> list[str]:
         f"BatchFlag={int(said.program not in ('srun', 'salloc'))} Reboot=0 "
         f"ExitCode={job.exit_text}",
         f"   RunTime={times.full(job.ran_s)} TimeLimit={_limit(job)} TimeMin=N/A",
-        f"   SubmitTime={times.stamp(row['submitted_s'])} EligibleTime={times.stamp(job.eligible_s)}",
+        f"   SubmitTime={times.stamp(row['submitted_s'])} "
+        f"EligibleTime={times.stamp(job.eligible_s)}",
         f"   AccrueTime={times.stamp(_accrues_s(job))}",
         f"   StartTime={times.stamp(job.start_s)} EndTime={times.stamp(job.end_s)} Deadline=N/A",
         f"   SuspendTime={times.stamp(row['suspended_since_s'], 'None')} "

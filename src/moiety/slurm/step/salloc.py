@@ -38,9 +38,7 @@ def main(arguments: list[str]) -> int:
         variables = held.until_running("salloc", immediate)
         _say(said, f"Granted job allocation {held.number}")
         task = StepTask(0, words, variables, None, None, None)
-        rules = StepRules(
-            has_terminal=os.isatty(0), passes_interrupts=True, hangs_up=not command
-        )
+        rules = StepRules(has_terminal=os.isatty(0), passes_interrupts=True, hangs_up=not command)
         notes = StepNotes("salloc", request.text("nodelist") or "salloc")
         run = StepRun([task], rules, notes=notes)
         code = run.run(held.watch())
