@@ -45,7 +45,9 @@ DEADLINE_S: Final = 0.5
 TURN_S: Final = 0.05
 SLACK_S: Final = 1.0
 KEPT_BYTES: Final = 2
-HONEST: Final = (Share(gpu=0.3, memory_bytes=KEPT_BYTES), NOTHING_ASKED)
+HONEST: Final = {Share(gpu=0.3, memory_bytes=KEPT_BYTES): [2, 2], NOTHING_ASKED: [2, 1]}
+"""The blocks that each begins with; it may have one of 1 B more. What the liars may have, what is
+kept for the first and what the second may have fit together, so that refusing it is a cost."""
 LIAR_SHARES: Final = (NOTHING_ASKED, NOTHING_ASKED, Share(memory_limit_bytes=1), Share(gpu=0.1))
 SMALL: Final = (0, 1, 1, 1, 2, 2, 3, 5)
 ODD: Final = (11, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 50, (1 << 63) - 1, (1 << 64) - 1)
@@ -90,11 +92,11 @@ class Lies:
         limits = dict.fromkeys(LIARS, (LIAR_BYTES, "the user may have"))
         agent = self.world.start_agent()
         agent.runtime.feed(ev.UserLimitsSet(limits))
-        for share in HONEST:
+        for share, blocks in HONEST.items():
             process = self.world.begin(share)
             process.attach(0, 1, CAPACITY)
             self.world.settle()
-            process.allocate(0, [2, 2])
+            process.allocate(0, blocks)
             process.touch()
             self.world.until_rest(0.2)
             self.honest.append(process)
