@@ -42,7 +42,13 @@ def measure() -> list[Figure]:
                 "higher",
                 "of 80 % intervals; 0.75 to 0.85",
             ),
-            ("score_ratio", found.score_ratio, 0.8, "lower", "over quantiles of recent waits"),
+            (
+                "score_ratio",
+                found.score_ratio,
+                None if is_known else 0.8,
+                "lower",
+                "over quantiles of recent waits",
+            ),
         ):
             figures.append(
                 Figure(

@@ -71,3 +71,34 @@ def test_work_that_is_gone_is_no_error() -> None:
     errors.forget("w")
     errors.began("w", 10.0)
     assert not errors.dump()["came"]
+
+
+def within(errors: StartErrors) -> float:
+    """How much later than the earliest begin the latest one is said to be."""
+    found = errors.corrected(600.0, 1e6)
+    assert found is not None
+    return found.latest_s - found.earliest_s
+
+
+@pytest.mark.parametrize(("real_s", "is_wider"), [(1e5, True), (900.0, False)])
+def test_begins_outside_the_bounds_widen_the_next_ones_and_begins_within_narrow_them(
+    real_s: float, is_wider: bool
+) -> None:
+    """The ratios that the bounds are taken from are the same in both."""
+    past = [(600.0, 600.0 + 10.0 * at) for at in range(200)]
+    usual = StartErrors.load({**told_and_came(past).dump(), "outside": 0.2})
+    moved = StartErrors.load(usual.dump())
+    for at in range(100):
+        moved.told(f"more{at}", 0.0, 600.0)
+        moved.began(f"more{at}", real_s)
+    moved = StartErrors.load({**usual.dump(), "outside": moved.dump()["outside"]})
+    assert (within(moved) > within(usual)) is is_wider
+    assert (within(moved) < within(usual)) is not is_wider
+
+
+def test_what_an_earlier_version_dumped_is_read() -> None:
+    came = [(6.0, 7.0)] * LEAST
+    errors = StartErrors.load({"came": came, "waits": {"w": (5.0, 900.0)}})
+    errors.began("w", 1000.0)
+    assert len(errors.dump()["came"]) == LEAST + 1
+    assert errors.corrected(600.0, 1e4) is not None

@@ -3,9 +3,10 @@
 What the engine foresees leaves out work that has not come yet, and takes run times that it does not
 know. So past answers are kept beside what came. Those that were most like a new answer correct it:
 the ratio of the real wait to the foreseen one has a distribution, and its 10 % and 90 % quantiles
-bound the answer (split conformal prediction on ratios, by nearest neighbours). Work that still
-waits counts for as long as it has waited (Kaplan and Meier's estimate); else only short waits would
-count.
+bound the answer (split conformal prediction on ratios, by nearest neighbours). Where more or fewer
+begins lay outside than one of five, the next quantiles are wider or narrower (adaptive conformal
+inference, Gibbs and Candès 2021). Work that still waits counts for as long as it has waited (Kaplan
+and Meier's estimate); else only short waits would count.
 """
 
 from __future__ import annotations
@@ -13,20 +14,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 KEPT_MAX: Final = 1000
 """The most answers that are kept, the newest ones."""
-NEAREST: Final = 200
+NEAREST: Final = 100
 """The answers that are looked at for a new one."""
 LEAST: Final = 20
 """With fewer answers, nothing is learned from them."""
 LOW: Final = 0.1
 HIGH: Final = 0.9
 """The bounds between which four of five begins lie."""
+ADAPTS: Final = 0.005
+"""How far one begin moves the part that lies outside the next bounds: the value of the paper."""
+OUTSIDE_MIN: Final = 0.04
+"""It is never less: of 100 answers, two lie beyond each bound."""
 BESIDE_S: Final = 60.0
 """It is added to both waits before they are compared: seconds more or less are no error."""
 
@@ -40,14 +45,25 @@ class StartInterval:
     latest_s: float
 
 
+class _Said(NamedTuple):
+    """What was said of a workload."""
+
+    at_s: float
+    foreseen_s: float
+    within: tuple[float, float] | None
+    """The bounds of its wait, in seconds; None: none were said."""
+
+
 class StartErrors:
     """Past answers, and those whose begin is still to come."""
 
     def __init__(self) -> None:
         self._came: deque[tuple[float, float]] = deque(maxlen=KEPT_MAX)
         """The foreseen wait and the real one, as logarithms."""
-        self._waits: dict[str, tuple[float, float]] = {}
-        """When it was said of work that still waits, and the foreseen wait."""
+        self._waits: dict[str, _Said] = {}
+        """What was said of work that still waits."""
+        self._outside = 1.0 - (HIGH - LOW)
+        """The part of past ratios that lies outside the next bounds, half on each side."""
 
     @property
     def is_known(self) -> bool:
@@ -57,13 +73,22 @@ class StartErrors:
     def told(self, workload: str, at_s: float, foreseen_s: float) -> None:
         """Note what was said, if nothing was said of this workload before."""
         if workload not in self._waits:
-            self._waits[workload] = at_s, foreseen_s
+            bounds = self.corrected(foreseen_s, at_s)
+            within = None if bounds is None else (bounds.earliest_s, bounds.latest_s)
+            self._waits[workload] = _Said(at_s, foreseen_s, within)
 
     def began(self, workload: str, at_s: float) -> None:
         """Note that a workload began."""
         said = self._waits.pop(workload, None)
-        if said is not None:
-            self._came.append((_log(said[1]), _log(at_s - said[0])))
+        if said is None:
+            return
+        real_s = at_s - said.at_s
+        self._came.append((_log(said.foreseen_s), _log(real_s)))
+        if said.within is not None:
+            earliest_s, latest_s = said.within
+            missed = not earliest_s <= real_s <= latest_s
+            moved = self._outside + ADAPTS * (1.0 - (HIGH - LOW) - missed)
+            self._outside = min(max(moved, OUTSIDE_MIN), 1.0)
 
     def forget(self, workload: str) -> None:
         """A workload is gone before it began."""
@@ -73,27 +98,33 @@ class StartErrors:
         """What past errors make of a foreseen wait; None: there are too few of them."""
         if not self.is_known:
             return None
-        waits = [(_log(of_s), _log(now_s - at_s)) for at_s, of_s in self._waits.values()]
+        waits = [(_log(each.foreseen_s), _log(now_s - each.at_s)) for each in self._waits.values()]
         foreseen, real = np.array([*self._came, *waits]).T
         is_real = np.arange(len(real)) < len(self._came)
         here = _log(foreseen_s)
         near = np.argsort(np.abs(foreseen - here), kind="stable")[:NEAREST]
         ratios = real[near] - foreseen[near]
-        at = *_quantiles(ratios, is_real[near], (LOW, HIGH)), _mode(ratios[is_real[near]])
+        bounds = self._outside / 2, 1.0 - self._outside / 2
+        at = *_quantiles(ratios, is_real[near], bounds), _mode(ratios[is_real[near]])
         low, high, likely = (max(float(np.exp(here + each)) - BESIDE_S, 0.0) for each in at)
         earliest, latest = _grained(low, up=False), _grained(high, up=True)
         return StartInterval(min(max(likely, earliest), latest), earliest, latest)
 
     def dump(self) -> dict[str, Any]:
         """All of it, as plain values."""
-        return {"came": list(self._came), "waits": dict(self._waits)}
+        waits = {name: tuple(said) for name, said in self._waits.items()}
+        return {"came": list(self._came), "waits": waits, "outside": self._outside}
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any]) -> StartErrors:
-        """What was dumped."""
+        """What was dumped, also by a version that kept no bounds."""
         errors = cls()
         errors._came.extend((pair[0], pair[1]) for pair in dumped.get("came", ()))
-        errors._waits |= {name: (at[0], at[1]) for name, at in dumped.get("waits", {}).items()}
+        for name, said in dumped.get("waits", {}).items():
+            within = said[2] if len(said) > 2 else None
+            pair = None if within is None else (within[0], within[1])
+            errors._waits[name] = _Said(said[0], said[1], pair)
+        errors._outside = dumped.get("outside", errors._outside)
         return errors
 
 
