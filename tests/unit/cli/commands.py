@@ -69,7 +69,7 @@ HOSTILE = (
     "\x1b[31m\n",
     "\udcff",
     "\u0661",
-    "../../../../etc/passwd",
+    "../" * 12 + "proc/version",  # a file that nothing can change, however deep the tests run
     "/",
     "/dev/null",
     "/dev/full",
