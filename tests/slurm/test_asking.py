@@ -49,6 +49,21 @@ ERRORS = (
     ("sinfo", "-o", "foo %i %t 100%% %t%"),
     ("sinfo", "-O", "foo,,bar"),
 )
+REFUSED = (
+    "sbatch --bogus job.sh",
+    "sbatch --time=abc job.sh",
+    "sbatch --nodes=abc job.sh",
+    "sbatch --mem=abc job.sh",
+    "sbatch --begin=foo job.sh",
+    "sbatch --signal=FOO job.sh",
+    "sbatch nosuch.sh",
+    "sbatch -d afterok:abc job.sh",
+    "srun --bogus true",
+    "srun --time=abc true",
+    "salloc --bogus true",
+    "salloc --time=abc true",
+)
+"""They submit nothing."""
 LISTS = ("n[1-3,7]", "n[08-10]", "a,b[1-2],c", "r[1-2]n[1-2]", "gpu")
 HOSTS = ("a1,a2,a3,b", "n08,n09,n10,n12", "n9,n10", "gpu")
 
@@ -121,3 +136,9 @@ def test_what_is_wrong_is_answered_with_the_same_words_and_code(
     assert ours.returncode == real.returncode, ours.stderr
     assert ours.stderr.splitlines()[:1] == real.stderr.splitlines()[:1]
     assert ours.stdout.splitlines()[:1] == real.stdout.splitlines()[:1]
+
+
+def test_what_submits_nothing_ends_with_slurms_exit_code(both: Both) -> None:
+    for words in REFUSED:
+        real, ours = both.run(*words.split())
+        assert ours.returncode == real.returncode, (words, real.stderr, ours.stderr)

@@ -10,3 +10,7 @@ class JobRefused(BadArgument):
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what, hint)
+
+
+class OptionRefused(JobRefused):
+    """An option that does not exist, or a value that an option cannot have."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from moiety.slurm.errors import JobRefused
+from moiety.slurm.errors import OptionRefused
 from moiety.slurm.options import VARIABLES, Argument, Effect, Option, options_of
 
 Found = list[tuple[Option, str]]
@@ -56,10 +56,10 @@ class Reader:
         option = self._named(name, word)
         if option.argument is Argument.NONE:
             if equals:
-                raise JobRefused(f"option '--{option.name}' doesn't allow an argument")
+                raise OptionRefused(f"option '--{option.name}' doesn't allow an argument")
         elif option.argument is Argument.REQUIRED and not equals:
             if not left:
-                raise JobRefused(f"option '--{name}' requires an argument")
+                raise OptionRefused(f"option '--{name}' requires an argument")
             value = left.pop(0)
         return self._allowed(option), value
 
@@ -70,11 +70,11 @@ class Reader:
             letter, rest = rest[0], rest[1:]
             option = self._by_short.get(letter)
             if option is None:
-                raise JobRefused(f"invalid option -- '{letter}'", f"{self.program} --help")
+                raise OptionRefused(f"invalid option -- '{letter}'", f"{self.program} --help")
             value = ""
             if option.argument is Argument.REQUIRED and not rest:
                 if not left:
-                    raise JobRefused(f"option requires an argument -- '{letter}'")
+                    raise OptionRefused(f"option requires an argument -- '{letter}'")
                 value = left.pop(0)
             elif option.argument is not Argument.NONE:
                 value, rest = rest, ""
@@ -86,14 +86,14 @@ class Reader:
         if option is None:
             near = [each for each in self._by_name.values() if each.name.startswith(name)]
             if not near:
-                raise JobRefused(f"unrecognized option '{word[:80]}'", f"{self.program} --help")
+                raise OptionRefused(f"unrecognized option '{word[:80]}'", f"{self.program} --help")
             if len({each.alias_of or each.name for each in near}) > 1:
                 known = " ".join(f"'--{each.name}'" for each in near)
-                raise JobRefused(f"option '{word[:80]}' is ambiguous; possibilities: {known}")
+                raise OptionRefused(f"option '{word[:80]}' is ambiguous; possibilities: {known}")
             option = near[0]
         return self._by_name[option.alias_of] if option.alias_of else option
 
     def _allowed(self, option: Option) -> Option:
         if option.effect is Effect.REFUSED:
-            raise JobRefused(f"--{option.name} cannot be used here: {option.words}")
+            raise OptionRefused(f"--{option.name} cannot be used here: {option.words}")
         return option

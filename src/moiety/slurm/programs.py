@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from moiety.model.errors import MoietyError
+from moiety.slurm.errors import OptionRefused
 from moiety.version import __version__
 
 PROGRAMS: Final = {
@@ -23,12 +24,15 @@ PROGRAMS: Final = {
     "scontrol": "moiety.slurm.show.scontrol",
 }
 """Each is a module with `main(arguments) -> exit code`."""
+SUBMITS: Final = ("sbatch", "srun", "salloc")
+WRONG_OPTION: Final = 255
+"""The exit code of these for an option that makes no sense."""
 VERSION: Final = "22.05.8"
 """The Slurm whose words these are."""
 
 
 def main(name: str, arguments: Sequence[str]) -> NoReturn:
-    """Run one program; never returns. Errors are said as Slurm says them, with exit code 1."""
+    """Run one program; never returns. Errors are said as Slurm says them, with its exit codes."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -47,7 +51,7 @@ def main(name: str, arguments: Sequence[str]) -> NoReturn:
         print(f"{name}: error: {error.what}", file=sys.stderr)
         if error.hint:
             print(f"{name}: error: try: {error.hint}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(WRONG_OPTION if name in SUBMITS and isinstance(error, OptionRefused) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
     except OSError as error:

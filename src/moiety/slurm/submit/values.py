@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import Final
 
-from moiety.slurm.errors import JobRefused
+from moiety.slurm.errors import JobRefused, OptionRefused
 
 UNLIMITED: Final = ("infinite", "unlimited")
 SIZE_UNITS: Final = {"": 1, "k": 0, "m": 1, "g": 1 << 10, "t": 1 << 20}
@@ -31,15 +31,15 @@ MAIL: Final = (
 )  # fmt: skip
 
 
-def invalid(option: str) -> JobRefused:
+def invalid(option: str) -> OptionRefused:
     """Slurm's usual words for a value that makes no sense."""
-    return JobRefused(f"Invalid --{option} specification")
+    return OptionRefused(f"Invalid --{option} specification")
 
 
 def count(text: str, option: str, least: int = 1) -> int:
     """A whole number."""
     if not re.fullmatch(r"\+?[0-9]{1,9}", text) or int(text) < least:
-        raise JobRefused(f'Invalid numeric value "{text}" for --{option}.')
+        raise OptionRefused(f'Invalid numeric value "{text}" for --{option}.')
     return int(text)
 
 
@@ -130,12 +130,12 @@ def nodes(text: str) -> tuple[int, int]:
     """The least and the most nodes: 1, 1-4, 4k is none."""
     found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
     if not found:
-        raise JobRefused(f'"{text}" is not a valid node count')
+        raise OptionRefused(f'"{text}" is not a valid node count')
     least, most = int(found[1]), int(found[2] or found[1])
     if most < least:
-        raise JobRefused(f"Maximum node count {most} is less than minimum node count {least}")
+        raise OptionRefused(f"Maximum node count {most} is less than minimum node count {least}")
     if not least:
-        raise JobRefused("Node count specification invalid")
+        raise OptionRefused("Node count specification invalid")
     return least, most
 
 
