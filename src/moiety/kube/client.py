@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -25,6 +25,7 @@ import msgspec
 from multidict import CIMultiDict
 
 from moiety.kube.access import Access
+from moiety.kube.changes import WatchEvent, key, news
 from moiety.kube.sign_in import SignIn
 from moiety.model.errors import ClusterRefusal
 from moiety.version import __version__
@@ -108,15 +109,6 @@ class ApiError(ClusterRefusal):
     def is_away(self) -> bool:
         """Whether the server did not decide: it is unreachable, or it failed."""
         return self.status == 0 or self.status >= 500
-
-
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
-    """A change of an object."""
-
-    kind: str
-    """ADDED, MODIFIED, DELETED; SYNCED, without an object, after all present objects."""
-    object: Object
 
 
 class ApiClient:
@@ -220,21 +212,27 @@ class ApiClient:
                 raise
 
     async def watch(
-        self, resource: Resource, namespace: str | None = None, **selectors: str
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        known: dict[str, Object] | None = None,
+        **selectors: str,
     ) -> AsyncIterator[WatchEvent]:
         """Every present object, then all changes; goes on after outages, for ever.
 
         After an outage that is too long to resume, it yields all objects again as MODIFIED, and
         objects that were removed meanwhile as DELETED. Raises ApiError if the server forbids it.
+        `known` has what was yielded, and is kept up to date: with it, the next watch goes on there.
         """
-        known: dict[str, Object] = {}
+        known = {} if known is None else known
         version = ""
         pause_s = FIRST_PAUSE_S
         while True:
             try:
                 if not version:
                     found, version = await self.list(resource, namespace, **selectors)
-                    for change in _news(known, found):
+                    for change in news(known, found):
                         yield change
                 async for change in self._follow(resource, namespace, selectors, version):
                     told = change.object.get("metadata") or {}
@@ -243,17 +241,18 @@ class ApiClient:
                     if change.kind == "BOOKMARK":
                         continue
                     if change.kind == "DELETED":
-                        known.pop(_key(change.object), None)
+                        known.pop(key(change.object), None)
                     else:
-                        known[_key(change.object)] = change.object
+                        known[key(change.object)] = change.object
                     yield change
             except ApiError as no:
                 if no.status == GONE or no.reason == EXPIRED:
                     version = ""
                 elif not (no.is_away or no.status == 429):
                     raise
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            # Also after a usual end: what is between may end each watch at once.
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     async def _follow(
         self,
@@ -349,18 +348,6 @@ class ApiClient:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def _news(known: dict[str, Object], found: list[Object]) -> Iterator[WatchEvent]:
-    """The changes from `known` to a new list; updates `known`."""
-    now = {_key(each): each for each in found}
-    for key in known.keys() - now.keys():
-        yield WatchEvent("DELETED", known.pop(key))
-    for key, each in now.items():
-        kind = "MODIFIED" if key in known else "ADDED"
-        known[key] = each
-        yield WatchEvent(kind, each)
-    yield WatchEvent("SYNCED", {})
-
-
 def _query(selectors: Mapping[str, str]) -> dict[str, str]:
     names = {"field_selector": "fieldSelector", "label_selector": "labelSelector"}
     return {names[name]: text for name, text in selectors.items() if text}
@@ -368,11 +355,6 @@ def _query(selectors: Mapping[str, str]) -> dict[str, str]:
 
 def _whole(resource: Resource, body: Mapping[str, Any]) -> Object:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-
-
-def _key(found: Mapping[str, Any]) -> str:
-    told = found["metadata"]
-    return f"{told.get('namespace', '')}/{told['name']}"
 
 
 def _error(status: int, read: bytes, where: str) -> ApiError:

@@ -80,6 +80,7 @@ class Pods:
         self._client = client
         self._node = node
         self._on_change = on_change
+        self._watched: dict[str, Object] = {}
         self.by_uid: dict[str, Pod] = {}
         self.known = False
         """True after every pod was seen once."""
@@ -87,7 +88,7 @@ class Pods:
     async def follow(self) -> None:
         """Keep the pods up to date, for ever; raises ApiError if the server forbids it."""
         selector = f"spec.nodeName={self._node}"
-        async for change in self._client.watch(PODS, field_selector=selector):
+        async for change in self._client.watch(PODS, known=self._watched, field_selector=selector):
             if change.kind == "SYNCED":
                 self.known = True
                 continue

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from moiety.kube import access
-from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError, WatchEvent
+from moiety.kube import client as client_module
+from moiety.kube.changes import WatchEvent
+from moiety.kube.client import CLAIMS, PODS, ApiClient, ApiError
 from moiety.model.errors import ClusterRefusal
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kube_node import kubeconfig
@@ -130,6 +132,42 @@ def test_a_watch_that_is_forbidden_says_so() -> None:
             async for _ in client.watch(PODS):
                 pass
         assert no.value.status == 403
+
+    with_server(story)
+
+
+def test_watches_that_end_at_once_are_begun_ever_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    class Enough(Exception):
+        pass
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            raise Enough
+
+    async def story(_server: ApiServer, client: ApiClient) -> None:
+        begun = 0
+        no_changes: list[WatchEvent] = []
+
+        async def ends(*_: object) -> AsyncIterator[WatchEvent]:
+            nonlocal begun
+            begun += 1
+            assert begun <= 8, "without a pause"
+            for change in no_changes:
+                yield change
+
+        monkeypatch.setattr(client, "_follow", ends)
+        monkeypatch.setattr(asyncio, "sleep", pause)
+        with pytest.raises(Enough):
+            async for _ in client.watch(PODS):
+                pass
+        monkeypatch.undo()
+        assert begun == 8
+        assert pauses[-1] >= client_module.LONGEST_PAUSE_S / 2 > pauses[0]
 
     with_server(story)
 

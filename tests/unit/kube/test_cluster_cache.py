@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import structlog
 
-from moiety.kube.client import CONFIG_MAPS, NODES, SLICES, ApiClient, Resource, WatchEvent
+from moiety.kube.changes import WatchEvent
+from moiety.kube.client import CONFIG_MAPS, NODES, SLICES, ApiClient, Resource
 from moiety.kube.model import names
 from moiety.kube.webhook.cluster_cache import ClusterCache
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from moiety.kube import cluster_gpus
-from moiety.kube.client import CONFIG_MAPS, NODES, SLICES, ApiClient, ApiError, Object
+from moiety.kube.client import CONFIG_MAPS, NODES, SLICES, ApiClient, ApiError, Object, Resource
 from moiety.kube.model import names
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.namespace_limits import NamespaceLimits
@@ -33,6 +33,8 @@ class ClusterCache:
         """Set when the settings have changed."""
         self._maps: dict[str, Mapping[str, str]] = {}
         self._slices: dict[str, Object] = {}
+        self._watched: dict[Resource, dict[str, Object]] = {CONFIG_MAPS: {}, SLICES: {}, NODES: {}}
+        """What each watch has told: one that begins again tells what is gone by then."""
         self._offered: dict[str, dict[str, int]] = {}
         """By node, the most that it has had of each of moiety's resources."""
         self._gives_units = asyncio.Event()
@@ -66,7 +68,8 @@ class ClusterCache:
     async def _watch_maps(self) -> None:
         while True:
             try:
-                async for change in self.client.watch(CONFIG_MAPS, self.namespace):
+                known = self._watched[CONFIG_MAPS]
+                async for change in self.client.watch(CONFIG_MAPS, self.namespace, known=known):
                     if change.kind == "SYNCED":
                         self._synced["maps"] = True
                         continue
@@ -97,7 +100,8 @@ class ClusterCache:
         selector = f"spec.driver={DRIVER}"
         while True:
             try:
-                async for change in self.client.watch(SLICES, field_selector=selector):
+                known = self._watched[SLICES]
+                async for change in self.client.watch(SLICES, known=known, field_selector=selector):
                     if change.kind == "SYNCED":
                         self._synced["slices"] = True
                         continue
@@ -117,7 +121,7 @@ class ClusterCache:
         await self._gives_units.wait()
         while True:
             try:
-                async for change in self.client.watch(NODES):
+                async for change in self.client.watch(NODES, known=self._watched[NODES]):
                     if change.kind != "SYNCED":
                         self._see_node(change.object, is_gone=change.kind == "DELETED")
             except ApiError as no:
