@@ -43,11 +43,20 @@ class BindingChecks:
         self._again_s = again_s
         self._waiting: dict[str, Object] = {}
         """Claims by UID that the scheduler waits for."""
+        self._watched: dict[str, Object] = {}
         self._came = asyncio.Event()
 
     async def follow(self) -> None:
-        """Note the claims that wait, for ever; raises ApiError if the server forbids it."""
-        async for change in self._client.watch(CLAIMS):
+        """Note the claims that wait, for ever; without the right to see them, none waits."""
+        while True:
+            try:
+                await self._follow()
+            except ApiError as no:
+                self._log.error("claims_unreadable", problem=no.what)
+                await asyncio.sleep(self._again_s)
+
+    async def _follow(self) -> None:
+        async for change in self._client.watch(CLAIMS, known=self._watched):
             if change.kind == "SYNCED":
                 continue
             uid = change.object["metadata"]["uid"]

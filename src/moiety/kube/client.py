@@ -39,8 +39,9 @@ LONGEST_PAUSE_S: Final = 5.0
 PAGE: Final = 500
 WATCH_S: Final = 300
 """The server ends a watch after this time, and the client resumes it."""
-AGAIN: Final = frozenset({429, 500, 502, 503, 504})
-NOTHING_DONE: Final = frozenset({429, 503})
+BUSY: Final = 429
+AGAIN: Final = frozenset({BUSY, 500, 502, 503, 504})
+NOTHING_DONE: Final = frozenset({BUSY, 503})
 FORBIDDEN: Final = 403
 GONE: Final = 410
 EXPIRED: Final = "Expired"
@@ -107,8 +108,8 @@ class ApiError(ClusterRefusal):
 
     @property
     def is_away(self) -> bool:
-        """Whether the server did not decide: it is unreachable, or it failed."""
-        return self.status == 0 or self.status >= 500
+        """Whether the server did not decide: it is unreachable, has too much to do, or failed."""
+        return self.status in (0, BUSY) or self.status >= 500
 
 
 class ApiClient:
@@ -248,7 +249,7 @@ class ApiClient:
             except ApiError as no:
                 if no.status == GONE or no.reason == EXPIRED:
                     version = ""
-                elif not (no.is_away or no.status == 429):
+                elif not no.is_away:
                     raise
             # Also after a usual end: what is between may end each watch at once.
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
