@@ -38,6 +38,7 @@ SERIES_S: Final = 360.0
 COUNT_S: Final = 30.0
 """The count is written at most once in this time."""
 NOTE_MOST: Final = 1000
+"""Bytes of a note: Kubernetes refuses an Event with more than 1024."""
 A_MINUTE: Final = 30
 """The most events of one reason about one pod; the log says that more are left out."""
 WAIT_S: Final = 5.0
@@ -84,6 +85,8 @@ class EventRecorder:
             try:
                 asked = protocol.Events(after=after, wait_s=WAIT_S)
                 page = await self._line.ask(asked, protocol.Happened)
+                is_quiet = not page.events and page.read_to <= after
+                counts_anew = is_quiet and await self._last() < after
             except MoietyError:
                 await asyncio.sleep(AGAIN_S)
                 continue
@@ -92,7 +95,7 @@ class EventRecorder:
             if page.read_to > after:
                 after = page.read_to
                 self._write(after)
-            elif not page.events and await self._last() < after:
+            elif counts_anew:
                 after = 0  # the agent counts from 1 again: its folder was emptied
 
     async def tell(
@@ -120,7 +123,7 @@ class EventRecorder:
             "action": "Sharing",
             "reason": reason,
             "regarding": reference(about) if about else node,
-            "note": (note + where)[:NOTE_MOST],
+            "note": (note + where).encode()[:NOTE_MOST].decode(errors="ignore"),
             "type": "Warning" if warning else "Normal",
         }
         try:

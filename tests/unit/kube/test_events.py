@@ -16,6 +16,7 @@ from moiety.kube.agent_client import AgentClient
 from moiety.kube.client import EVENTS, ApiClient
 from moiety.kube.events import A_MINUTE, EventRecorder
 from moiety.kube.pods import Pod, Pods
+from moiety.model.errors import AgentSilent
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.waiting import Changes
 
@@ -153,5 +154,54 @@ def test_evictions_that_go_on_are_one_event_with_a_count(
             (event,) = await told(server, 1)
             assert event["note"] == "6 GiB moved out (GPU 0)"
             task.cancel()
+
+    asyncio.run(story())
+
+
+class Restarts(Journal):
+    """An agent that is away at one of the questions, and has nothing new before."""
+
+    def __init__(self, away: int) -> None:
+        super().__init__()
+        self.away = away
+
+    async def ask(self, asked: protocol.Events, answer: Any) -> protocol.Happened:
+        if self.asked + 1 == self.away:
+            self.asked += 1
+            self.changes.tell()
+            raise AgentSilent("it hung up")
+        if self.asked + 1 < self.away:
+            asked = protocol.Events(after=asked.after)
+        return await super().ask(asked, answer)
+
+
+@pytest.mark.parametrize("away", [1, 2, 3, 4, 5])
+def test_an_agent_that_is_away_at_any_question_is_listened_to_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: int
+) -> None:
+    monkeypatch.setattr(notices_module, "AGAIN_S", 0.0)
+
+    async def story() -> None:
+        journal = Restarts(away)
+        async with ApiServer() as server, ApiClient(server.access) as client:
+            task = asyncio.create_task(notices(client, journal, tmp_path).follow())
+            await journal.changes.until(lambda: journal.asked > away or task.done())
+            journal.note("Idle", "after that", "normal", pod="u-1")
+            assert not task.done(), task.result()
+            (event,) = await told(server, 1)
+            task.cancel()
+            assert event["note"] == "after that"
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_note_has_as_many_bytes_as_kubernetes_takes(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with ApiServer() as server, ApiClient(server.access) as client:
+            found = notices(client, Journal(), tmp_path)
+            pod = Pod("team", "train", "u-1", {})
+            await found.tell(pod, "ResizeRefused", "é" * 2000, warning=True)
+            (event,) = server.all(EVENTS)
+            assert event["note"] == "é" * 500
 
     asyncio.run(story())
