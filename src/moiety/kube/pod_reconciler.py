@@ -26,10 +26,12 @@ from moiety.kube.namespace_limits import LimitRefusal
 from moiety.kube.podresources import HeldDevices
 from moiety.kube.pods import Pod, Pods
 from moiety.kube.share_manager import ShareManager
-from moiety.model.errors import MoietyError
+from moiety.model.errors import AgentSilent, AgentStopping, MoietyError, NoAgent
 from moiety.model.share import Priority, Share
 
 TEXT_MOST: Final = 500
+AWAY: Final = (NoAgent, AgentSilent, AgentStopping)
+"""Errors after which nothing is decided: the agent did not answer."""
 
 
 class PodReconciler:
@@ -199,20 +201,27 @@ class PodReconciler:
             if isinstance(error, ApiError) and error.is_away:
                 self._log.warning("limits_unreadable", problem=error.what)
                 return  # the next look asks again
+            if isinstance(error, AWAY):
+                self._log.warning("share_not_set", share=assignment.name, problem=str(error))
+                return  # likewise: the agent has refused nothing
             why = f"refused: {error}"[:TEXT_MOST]
             self._log.warning("resize_refused", pod=f"{pod.namespace}/{pod.name}", reason=why)
-            await self._change(assignment)  # it is answered, all the same
+            if not await self._change(assignment):  # it is answered, all the same
+                return
             await self._notices.tell(pod, "ResizeRefused", f"{wish.strip()}: {why}", warning=True)
             return
         self._log.info("resized", pod=f"{pod.namespace}/{pod.name}", share=str(share))
         note = f"{wish.strip()}: its share is now {share}"
         await self._notices.tell(pod, "Resized", note, warning=False)
 
-    async def _change(self, assignment: Assignment) -> None:
+    async def _change(self, assignment: Assignment) -> bool:
+        """Change a share; False, and a line in the log, if that failed."""
         try:
             await self.shares.change(assignment)
         except (MoietyError, OSError) as error:
             self._log.warning("share_not_set", share=assignment.name, problem=str(error))
+            return False
+        return True
 
 
 def _slots(assignment: Assignment, share: Share) -> list[Any]:
