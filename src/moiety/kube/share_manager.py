@@ -143,6 +143,7 @@ class ShareManager:
         self.specs.write(assignment.name, Path(row.folder), cards)
 
     async def _unmake(self, names: Sequence[str], *, must: bool = False) -> None:
+        """Remove shares; the checkpoint keeps all or none, so it never has a claim in part."""
         for name in names:
             try:
                 self.specs.remove(name)
@@ -151,9 +152,9 @@ class ShareManager:
                 if must:
                     raise
                 self.log.warning("share_not_removed", share=name, problem=str(error))
-                continue  # it stays in the checkpoint, and a later call removes it
-            if name in self.assignments:
-                self.ledger.checkpoint.drop(name)
+                return  # they stay in the checkpoint, and a later call makes or removes all
+        if any(name in self.assignments for name in names):
+            self.ledger.checkpoint.drop(*names)
 
     async def _forget(self, name: str) -> None:
         try:
