@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from moiety.kube.allocation_result import (
     AllocatedRequest,
@@ -52,8 +53,8 @@ class DraDriver:
         self.shares = shares
         self.guard = guard
         self.log = log
-        self._busy: dict[str, asyncio.Lock] = {}
-        """Locks of claims that are being prepared or unprepared."""
+        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Locks of claims that are being prepared or unprepared, each while a request has it."""
 
     async def node_prepare_resources(self, request: Any) -> Any:
         """Give each claim its shares; an error concerns only its own claim."""
@@ -100,7 +101,6 @@ class DraDriver:
                 return dra_pb.NodeUnprepareResourceResponse(error=text)
         if names:
             self.log.info("claim_unprepared", claim=_name(claim), uid=claim.uid)
-        self._busy.pop(claim.uid, None)
         return dra_pb.NodeUnprepareResourceResponse()
 
     def _alone(self, uid: str) -> asyncio.Lock:
