@@ -219,9 +219,9 @@ class NodeDriver:
             inode = (self._plugins_dir / KUBELET).stat().st_ino
         except OSError:
             return  # no kubelet runs now
-        if inode == self._kubelet_inode:
+        # A kubelet that starts empties the folder: the sockets come first.
+        if inode == self._kubelet_inode or not all(each.is_there for each in self._servers):
             return
-        await self._keep_sockets()  # a kubelet that starts empties the folder
         for plugin in self.plugins:
             await plugin.register(self._plugins_dir)
         self._kubelet_inode = inode
