@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from moiety.kube.model import names, quantity, share_config
-from moiety.kube.model.pod_spec import ENDED, containers
+from moiety.kube.model.pod_spec import ENDED, at_once
 from moiety.kube.model.quantity import WHOLE
 from moiety.kube.model.share_config import DRIVER
 from moiety.kube.resource_slices import COMPUTE, MEMORY
@@ -74,13 +74,14 @@ def classes_of(spec: Mapping[str, Any]) -> list[Share]:
 def of_pod_units(pod: Mapping[str, Any]) -> list[Share]:
     """The promises of a pod's whole GPUs and units; none of a pod that has ended.
 
-    Memory counts as the webhook understood the pod. Whole GPUs of the same resource that the
-    scheduler gives as a claim do not count here.
+    An init container and the containers after it have the same ones, one after the other. Memory
+    counts as the webhook understood the pod. Whole GPUs of the same resource that the scheduler
+    gives as a claim do not count here.
     """
     status = pod.get("status") or {}
     if status.get("phase") in ENDED or status.get("extendedResourceClaimStatus"):
         return []
-    found = [share for each in containers(pod) for share in _of_limits(each)]
+    found = of_units(at_once(pod, _of_limits).get(names.PERCENT, 0))
     return found + _kept(pod) if found else []
 
 
@@ -103,10 +104,11 @@ def _kept(pod: Mapping[str, Any]) -> list[Share]:
     text = ((pod.get("metadata") or {}).get("annotations") or {}).get(names.ASKED)
     try:
         asked = msgspec.json.decode(text, type=dict[str, Any]) if text else {}
-        sizes = [share_config.decode(each).memory_bytes for each in asked.values()]
+        sizes = {name: share_config.decode(each).memory_bytes for name, each in asked.items()}
     except (MoietyError, msgspec.MsgspecError):
         return []
-    return [Share(memory_bytes=size) for size in sizes if size]
+    kept = at_once(pod, lambda each: {names.MEMORY: sizes.get(each["name"], 0)})[names.MEMORY]
+    return [Share(memory_bytes=kept)] if kept else []
 
 
 def _of_choice(choice: Mapping[str, Any]) -> list[Share]:
@@ -135,7 +137,8 @@ def _size(shares: Iterable[Share]) -> tuple[float, int]:
     return sum(each.gpu or 0.0 for each in found), sum(each.memory_bytes for each in found)
 
 
-def _of_limits(container: Mapping[str, Any]) -> list[Share]:
+def _of_limits(container: Mapping[str, Any]) -> dict[str, int]:
+    """The units of a container, as whole GPUs have them as well."""
     limits = (container.get("resources") or {}).get("limits") or {}
     units = 0
     for key, text in limits.items():
@@ -145,4 +148,4 @@ def _of_limits(container: Mapping[str, Any]) -> list[Share]:
             except quantity.InvalidQuantity:
                 continue  # the API server admits no part of a unit
             units += number * WHOLE if key == names.GPU else number
-    return of_units(units)
+    return {names.PERCENT: units}

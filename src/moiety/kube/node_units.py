@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moiety.kube.model import names, quantity
-from moiety.kube.model.pod_spec import ENDED
+from moiety.kube.model.pod_spec import ENDED, at_once
 
 Object = Mapping[str, Any]
 
@@ -44,18 +44,7 @@ def node_units(nodes: Iterable[Object], pods: Sequence[Object] | None) -> list[N
 
 def wanted(pod: Object) -> dict[str, int]:
     """The units of each resource that a pod asks for, as the scheduler counts them."""
-    spec = pod.get("spec") or {}
-    init = spec.get("initContainers") or []
-    beside = [each for each in init if each.get("restartPolicy") == "Always"]
-    before = [each for each in init if each.get("restartPolicy") != "Always"]
-    found: dict[str, int] = {}
-    for each in [*beside, *(spec.get("containers") or [])]:
-        for resource, number in _limits(each).items():
-            found[resource] = found.get(resource, 0) + number
-    for each in before:
-        for resource, number in _limits(each).items():
-            found[resource] = max(found.get(resource, 0), number)
-    return found
+    return at_once(pod, _limits)
 
 
 def room(pod: Object, units: Sequence[NodeUnits]) -> str:

@@ -86,8 +86,28 @@ def test_memory_beside_units_counts_as_the_webhook_understood_it() -> None:
     asked = json.dumps({"main": {**kind, "memory": {"request": "2Gi"}}})
     pod: dict[str, Any] = {
         "metadata": {"annotations": {names.ASKED: asked}},
-        "spec": {"containers": [{"resources": {"limits": {"moiety.dev/gpu-percent": "50"}}}]},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": {names.PERCENT: "50"}}}]},
     }
     assert namespace_shares.of_pod_units(pod) == [Share(gpu=0.5), Share(memory_bytes=2 * GIB)]
     pod["metadata"]["annotations"][names.ASKED] = "nonsense"
     assert namespace_shares.of_pod_units(pod) == [Share(gpu=0.5)]
+
+
+def test_an_init_container_has_the_units_of_the_containers_after_it() -> None:
+    kind = {"apiVersion": "resource.moiety.dev/v1alpha1", "kind": "ShareConfig"}
+
+    def container(name: str, units: int, **more: str) -> dict[str, Any]:
+        return {"name": name, "resources": {"limits": {names.PERCENT: str(units)}}, **more}
+
+    asked = {each: {**kind, "memory": {"request": f"{size}Gi"}} for each, size in
+             (("load", 3), ("main", 2))}  # fmt: skip
+    pod: dict[str, Any] = {
+        "metadata": {"annotations": {names.ASKED: json.dumps(asked)}},
+        "spec": {
+            "initContainers": [container("load", 50)],
+            "containers": [container("main", 50)],
+        },
+    }
+    assert namespace_shares.of_pod_units(pod) == [Share(gpu=0.5), Share(memory_bytes=3 * GIB)]
+    pod["spec"]["initContainers"].insert(0, container("side", 20, restartPolicy="Always"))
+    assert namespace_shares.of_pod_units(pod)[0] == Share(gpu=0.7)
