@@ -272,3 +272,22 @@ def test_any_pod_is_understood_or_refused(notes: dict[str, str], limits: dict[st
         assert no.what  # noqa: PT017 (either is right)
     else:
         assert asks is None or list(asks.by_container) == ["main"]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        pod(limited("main", {"nvidia.com/gpu": "1e9", "nvidia.com/gpumem": "1"})),
+        pod(limited("main", {"cnvrg.io/metagpu": "100e9"})),
+        pod(labels={"sharedgpu/gpu_limit": "1000000000", "sharedgpu/gpu_request": "0"}),
+        {
+            "metadata": {"annotations": {"gpu-memory": "1", "gpu-fraction-num-devices": "1e9"}},
+            "spec": {"containers": [limited("main", {})]},
+        },
+    ],
+    ids=["hami", "metagpu", "kubeshare", "kai"],
+)
+def test_more_gpus_than_a_container_may_have_are_refused_in_every_dialect(
+    asks: dict[str, Any],
+) -> None:
+    assert "asks for 1000000000 GPUs" in refused(asks)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moiety.kube.dialects import gpu_limits, hami, kai, kubeshare, metagpu, moiety, nvshare
+from moiety.kube.dialects.moiety import GPUS_MOST
 from moiety.kube.dialects.request import (
     SPELLINGS,
     ContainerRequest,
@@ -64,6 +65,12 @@ def read(pod: Pod, config: WebhookConfig) -> PodRequest | None:
         for request in requests:
             _agree(merged.setdefault(request.container, request), request)
     _same_containers(found)
+    for name, request in merged.items():
+        if (gpus := request.gpu_request.gpus) > GPUS_MOST:
+            raise RequestRefused(
+                f"container {name} asks for {gpus} GPUs ({', '.join(request.keys)}), and a "
+                f"container may have at most {GPUS_MOST}"
+            )
     order = [each["name"] for each in containers(pod)]
     keys = {key for requests in found.values() for request in requests for key in request.keys}
     together = {request.container for request in found.get("moiety", [])}
