@@ -23,6 +23,7 @@ from moiety.devices.gpu_models import Card
 from moiety.devices.native import is_simulated
 from moiety.kube import access, resource_slices, units
 from moiety.kube.agent_client import AgentClient
+from moiety.kube.allocation_result import allocated_on
 from moiety.kube.binding_checks import BindingChecks
 from moiety.kube.cdi_specs import CdiSpecs, install
 from moiety.kube.checkpoint import CLAIM, UNITS, AssignmentStore
@@ -320,8 +321,7 @@ class NodeDriver:
         """A GPU as claims see it: taken where pods have units of it, or one pod has all of it.
 
         It has as much less as shares grew beyond what their claims consume.
-        Beside a whole GPU the scheduler would place no promise of time, but a pod that wants memory
-        only.
+        Beside a whole GPU the scheduler would still place a pod that wants memory only.
         """
         gpu = dataclasses.replace(gpu, is_checked=self._is_checking)
         booked = self.shares.ledger.booked(gpu.card.uuid)
@@ -334,7 +334,7 @@ class NodeDriver:
         )
 
     async def _sweep(self) -> None:
-        """Take back the shares of deleted claims that the kubelet did not release."""
+        """Take back the shares of claims that are gone from here, if the kubelet did not."""
         assignments = [each for each in self.shares.assignments.values() if each.kind == CLAIM]
         for uid in self._suspects.keys() - {each.key for each in assignments}:
             del self._suspects[uid]
@@ -352,7 +352,7 @@ class NodeDriver:
             claim = await self.client.get(CLAIMS, name, namespace)
         except ApiError as no:
             return no.is_missing
-        return bool(claim["metadata"]["uid"] != uid)
+        return claim["metadata"]["uid"] != uid or not allocated_on(claim, self.options.name)
 
 
 def main(options: DriverOptions) -> None:
