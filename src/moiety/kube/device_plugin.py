@@ -206,14 +206,21 @@ class DevicePlugin:
             await self.shares.take_back(over)
 
 
-async def take_back_unused(shares: ShareManager, used: Collection[str], log: Any) -> None:
-    """Take back the units that no pod has; `used` are the units of pods."""
+async def take_back_unused(
+    shares: ShareManager, used: Collection[str], running: Collection[str], log: Any
+) -> None:
+    """Take back the units that no pod has.
+
+    `used` are the units that the kubelet says pods have, and `running` the UIDs of the pods of this
+    node. A kubelet that has just started, and has not heard of its pods, says that none has any.
+    """
     now_s = time.time()
     over = [
         each.name
         for each in shares.assignments.values()
         if each.kind == UNITS
         and not set(each.units) & set(used)
+        and not set(each.pods) & set(running)
         and not 0 <= now_s - each.at_s < UNUSED_S
     ]
     if over:

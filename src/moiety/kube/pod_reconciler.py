@@ -62,9 +62,9 @@ class PodReconciler:
                 await self._see_claim(assignment)
             elif held is not None:
                 await self._see_units(assignment, held)
-        if held is not None:
+        if held is not None and self.pods.known:
             used = {device for each in held for device in each.devices}
-            await take_back_unused(self.shares, used, self._log)
+            await take_back_unused(self.shares, used, self.pods.running(), self._log)
 
     async def _see_claim(self, assignment: Assignment) -> None:
         using = [

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moiety.kube.client import PODS, ApiClient, Object
 from moiety.kube.model import names
-from moiety.kube.model.pod_spec import containers
+from moiety.kube.model.pod_spec import ENDED, containers
 
 KEPT: Final = (names.RESIZE, names.ASKED)
 
@@ -27,6 +27,8 @@ class Pod:
     """Its annotations that moiety reads."""
     users: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The containers by claim and request (claim/request; claim/ for the whole claim)."""
+    has_ended: bool = False
+    """Whether its containers will not run again."""
 
     @property
     def claims(self) -> set[str]:
@@ -66,6 +68,7 @@ def pod_of(found: Object) -> Pod:
         told["uid"],
         {key: notes[key] for key in KEPT if key in notes},
         users,
+        status.get("phase") in ENDED,
     )
 
 
@@ -102,6 +105,10 @@ class Pods:
     def names(self) -> dict[str, str]:
         """namespace/name of all pods, by UID."""
         return {uid: f"{pod.namespace}/{pod.name}" for uid, pod in self.by_uid.items()}
+
+    def running(self) -> set[str]:
+        """The UIDs of the pods that have not ended."""
+        return {uid for uid, pod in self.by_uid.items() if not pod.has_ended}
 
     def named(self, namespace: str, name: str) -> Pod | None:
         """The pod of this name; None if it is unknown."""

@@ -1,9 +1,10 @@
-"""A wish is answered by a decision, and by nothing else."""
+"""A wish is answered by a decision, and units of a running pod stay with it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +12,7 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from moiety.kube.checkpoint import CLAIM, Assignment, Slot
+from moiety.kube.checkpoint import CLAIM, UNITS, Assignment, Slot
 from moiety.kube.growth import GrowthAnnouncer
 from moiety.kube.model import names
 from moiety.kube.pod_reconciler import PodReconciler
@@ -89,5 +90,31 @@ def test_a_wish_that_the_agent_refuses_is_refused_once(tmp_path: Path) -> None:
         await found.see()
         assert allows.told == ["ResizeRefused"]
         assert found.shares.assignments["k8s-c"].share.gpu == 0.3
+
+    asyncio.run(story())
+
+
+def test_units_of_a_pod_stay_until_it_has_ended_whatever_a_new_kubelet_says(
+    tmp_path: Path,
+) -> None:
+    units = [f"{UUIDS[0]}.p{number:02}" for number in range(30)]
+    slots = [Slot("gpu-0", UUIDS[0], 30.0)]
+    share = Share(gpu=0.3)
+
+    def of(name: str, *pods: str) -> Assignment:
+        return Assignment(name, UNITS, "x", slots, share, units=units, pods=list(pods))
+
+    async def story() -> None:
+        found, _, _ = reconciler(tmp_path)
+        pods, shares = found.pods, found.shares
+        await shares.give([of("k8s-u-runs", "u"), of("k8s-u-unseen"), of("k8s-u-gone", "gone")])
+        await found.see([])  # the API server has not said which pods there are
+        assert len(shares.assignments) == 3
+        pods.known = True
+        await found.see([])  # the kubelet has started, and has no pod yet
+        assert set(shares.assignments) == {"k8s-u-runs"}
+        pods.by_uid["u"] = dataclasses.replace(pods.by_uid["u"], has_ended=True)
+        await found.see([])
+        assert not shares.assignments
 
     asyncio.run(story())
