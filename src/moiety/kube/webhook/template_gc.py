@@ -45,11 +45,19 @@ async def sweep(
         if age_s(each) >= keep_s and each["metadata"]["name"].startswith(NAME_PREFIX)
     ]
     needed = await _needed(client) if old else set()
-    gone = [each for each in old if _key(each) not in needed]
-    for each in gone:
+    gone = []
+    for each in old:
         told = each["metadata"]
-        await client.delete(TEMPLATES, told["name"], told["namespace"], uid=told["uid"])
-        log.info("template_removed", template=told["name"], namespace=told["namespace"])
+        where = {"template": told["name"], "namespace": told["namespace"]}
+        if _key(each) in needed:
+            continue
+        try:
+            await client.delete(TEMPLATES, told["name"], told["namespace"], uid=told["uid"])
+        except ApiError as no:  # what was removed before has to be looked at again, all the same
+            log.warning("template_not_removed", problem=no.what, **where)
+            continue
+        gone.append(each)
+        log.info("template_removed", **where)
     if not gone:
         return 0
     await asyncio.sleep(settle_s)
