@@ -8,19 +8,20 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
 import structlog
 
+from moiety.kube.access import Access
 from moiety.kube.client import CONFIG_MAPS, NAMESPACES, PODS, SLICES, ApiClient
 from moiety.kube.dialects.request import WebhookConfig
 from moiety.kube.model import names
 from moiety.kube.webhook import registration, template_gc
 from moiety.kube.webhook.certificate_controller import SECRET, SECRETS, CertificateController
 from moiety.kube.webhook.cluster_cache import ClusterCache
-from moiety.kube.webhook.server import Webhook, WebhookOptions, serving
+from moiety.kube.webhook.server import EVERY_S, Webhook, WebhookOptions, serving
 from moiety.kube.webhook.template_gc import TEMPLATES
 from moiety.testing.apiserver import ApiServer
 
@@ -376,3 +377,23 @@ def test_the_registration_in_deploy_is_what_the_code_says() -> None:
     for each in found:
         del each["metadata"]["labels"]
     assert found == [registration.mutating(WebhookConfig()), registration.validating()]
+
+
+def test_settings_that_change_while_others_are_registered_are_registered_at_once() -> None:
+    class Keeper:
+        kept = 0
+
+        async def keep(self) -> None:
+            self.kept += 1
+            if self.kept == 2:
+                raise asyncio.CancelledError  # as at its end
+            hook.knowledge.changed.set()
+
+    hook = Webhook(ApiClient(Access("http://127.0.0.1:1")), names.NAMESPACE, LOG)
+    hook.keeper = cast("CertificateController", Keeper())
+
+    async def body() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(hook.keep(), EVERY_S / 2)
+
+    run(body)

@@ -139,11 +139,11 @@ class Webhook:
     async def keep(self) -> None:
         """Keep certificate and registration current, for ever; at once after new settings."""
         while True:
+            self.knowledge.changed.clear()
             try:
                 await self.keeper.keep()
             except ApiError as no:
                 self.log.warning("certificate_not_kept", problem=no.what)
-            self.knowledge.changed.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_S):
                     await self.knowledge.changed.wait()
