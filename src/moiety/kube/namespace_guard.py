@@ -155,5 +155,5 @@ class NamespaceGuard:
             found = namespace_shares.of_units(len(assignment.units))
         else:
             claim = await self._client.get(CLAIMS, assignment.claim, assignment.namespace)
-            found = namespace_shares.of_claim(claim)
+            found = namespace_shares.of_allocated(claim, assignment.request)
         return min(found, key=lambda each: each.gpu or 0.0, default=Share())

@@ -30,14 +30,18 @@ def is_allocated(claim: Mapping[str, Any]) -> bool:
 
 def of_claim(claim: Mapping[str, Any]) -> list[Share]:
     """The promises of a claim; those of other drivers are left out."""
-    if is_allocated(claim):
-        devices = claim["status"]["allocation"].get("devices") or {}
-        return [
-            _share(each.get("consumedCapacity") or {})
-            for each in devices.get("results") or []
-            if each.get("driver") == DRIVER
-        ]
-    return of_spec(claim.get("spec") or {})
+    return of_allocated(claim) if is_allocated(claim) else of_spec(claim.get("spec") or {})
+
+
+def of_allocated(claim: Mapping[str, Any], request: str = "") -> list[Share]:
+    """The promises of an allocated claim; with `request`, of one of its requests."""
+    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    return [
+        _share(each.get("consumedCapacity") or {})
+        for each in devices.get("results") or []
+        if each.get("driver") == DRIVER
+        and request in ("", str(each.get("request") or "").partition("/")[0])
+    ]
 
 
 def of_spec(spec: Mapping[str, Any]) -> list[Share]:
