@@ -95,6 +95,8 @@ class Server:
         try:
             self._server.add_insecure_port(f"unix:{self.path}")
             await self._server.start()
+        except RuntimeError as error:  # what gRPC makes of an error of the system
+            raise OSError(str(error)) from None
         finally:
             os.umask(before)
         self._inode = self.path.stat().st_ino
