@@ -273,3 +273,37 @@ def test_host_memory_is_a_limit_where_there_is_a_cgroup(
     assert ended(pool, ended_well)[0] is WorkState.DONE
     state, reason = ended(pool, number)
     assert (state, "SIGKILL" in reason) == (WorkState.FAILED, True), reason
+
+
+HOG = """
+made = []
+try:
+    while len(made) < 40000:
+        each = socket.socket(socket.AF_UNIX)
+        made.append(each)
+        each.settimeout(10)
+        each.connect({path!r})
+        each.send(b"this is not HTTP")
+        if len(made) > 100:
+            each = socket.socket(socket.AF_UNIX)
+            each.connect({path!r})
+            made.append(each)
+except OSError as error:
+    kind = error.errno
+"""
+
+
+def test_connections_of_one_user_neither_fill_the_log_nor_keep_others_out(
+    pool: MachinePool, users: tuple[OtherUser, OtherUser]
+) -> None:
+    alice, bob = users
+    before = len(pool.log())
+    alice.do("import resource, socket")
+    alice.do("hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]")
+    alice.do("resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))")
+    alice.do(HOG.format(path=str(pool.paths.socket)))
+    assert alice.do("len(made)") > 1000
+    code, _, err = pool.setting.moiety(bob, "queue")
+    assert code == 0, err
+    assert len(pool.log()) == before
+    alice.do("made.clear()")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http.client
 import json
@@ -66,7 +67,8 @@ class PoolConnection:
     def ask(self, method: str, path: str, content: bytes = b"") -> bytes:
         """What the pool answers; raises the error that it raised, NoPool or PoolSilent."""
         try:
-            self._connection.request(method, f"/{API_VERSION}{path}", content, HEADERS)
+            with contextlib.suppress(BrokenPipeError):  # it may have said why it hung up
+                self._connection.request(method, f"/{API_VERSION}{path}", content, HEADERS)
             answer = self._connection.getresponse()
             found = answer.read()
         except (OSError, http.client.HTTPException) as error:

@@ -19,12 +19,13 @@ from moiety.agent.control.options import files_of_system
 from moiety.agent.control.server import failed
 from moiety.agent.system.logs import BoundedFile, LossyFile
 from moiety.agent.system.paths import Directory
+from moiety.agent.system.subordinate_users import SubordinateUsers, unchanged
 from moiety.config.load import load
 from moiety.config.table import PoolSettings
 from moiety.model.errors import MoietyError, SystemRefusal
 from moiety.pool.api.administrators import OWN, Administrators, of_settings
 from moiety.pool.api.app import app
-from moiety.pool.api.peer import PeerProtocol
+from moiety.pool.api.connections import protocol_of, quota_of, raise_descriptor_limit
 from moiety.pool.api.route import ServedPool
 from moiety.pool.control.cleaning import keep_clean
 from moiety.pool.control.loop import PoolLoop
@@ -60,6 +61,8 @@ async def serve(
 
     What ended more than `keep_s` ago is deleted; None: nothing is.
     """
+    account_of = SubordinateUsers().owner_of if paths.agent.shared else unchanged
+    quota = quota_of(account_of)
     files = StoreFiles(paths)
     engine = EngineProcess(paths, sys.stderr.fileno())
     reading = reader(paths)
@@ -70,10 +73,11 @@ async def serve(
     server = PoolServer(
         uvicorn.Config(
             app(served),
-            http=PeerProtocol,
+            http=protocol_of(quota, admins),
             ws="none",
             lifespan="off",
             log_config=None,
+            log_level="error",  # each user could fill the log with requests that make no sense
             access_log=False,
             proxy_headers=False,  # only the kernel says who asks
             backlog=BACKLOG,
@@ -160,6 +164,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     try:
         is_machines = which == "machine"
+        if is_machines:  # else programs are started here, which inherit it
+            raise_descriptor_limit()
         launcher, admins, rules = parts(paths, rest, is_machines=is_machines)
         keep_s = load(files=files_of_system()).all_of(PoolSettings).keep if is_machines else None
         asyncio.run(serve(paths, launcher, admins, rules, int(ready), keep_s))

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from dataclasses import dataclass
 
 import msgspec
 from starlette.requests import Request
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from moiety.agent.system import processes
 from moiety.agent.system.users import name_of
 from moiety.model.errors import NotAllowed
 from moiety.pool.api.administrators import OWN, Administrators
 from moiety.pool.api.roles import NO_ROLES, ProjectRoles, are_named
 from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.records import WorkRow
-
-
-class PeerProtocol(HttpToolsProtocol):
-    """Uvicorn's protocol; the client's address is the user and the process of the peer."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Ask the kernel once for each connection."""
-        super().connection_made(transport)
-        sock: socket.socket = transport.get_extra_info("socket")
-        peer = processes.peer_of(sock)
-        self.client = (str(peer.uid), peer.pid)
 
 
 @dataclass(frozen=True, slots=True)
