@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from moiety.pool.api import feed
 from moiety.pool.api.feed import EventFeed
+from moiety.pool.api.peer import Caller
+from moiety.pool.api.routes.events import on_events
 from moiety.pool.store.database import reader
 from tests.support.pool_store import paths_in, store_in, submitted
 
@@ -74,3 +79,28 @@ def test_a_slow_watcher_keeps_no_more_than_it_may(
             told.leave(each)
 
     asyncio.run(run())
+
+
+def test_a_watcher_that_hangs_up_before_it_is_told_anything_is_forgotten(tmp_path: Path) -> None:
+    _, _, connection = reading(tmp_path)
+    told = EventFeed()
+    never = asyncio.Event
+
+    async def next_change(_: float) -> None:
+        await never().wait()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(_: Any) -> None:
+        await never().wait()  # it does not read the answer to what it asked before
+
+    async def run() -> None:
+        loop = SimpleNamespace(next_change=next_change)
+        pool: Any = SimpleNamespace(feed=told, reader=connection, loop=loop)
+        scope = {"type": "http", "query_string": b"", "headers": [], "asgi": {}}
+        response = await on_events(pool, Request(scope), Caller(1))
+        await response(scope, receive, send)
+
+    asyncio.run(run())
+    assert not told._watchers

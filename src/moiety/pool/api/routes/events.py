@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from moiety.pool.api.answers import number, query_of
 from moiety.pool.api.feed import Change, Watcher
@@ -37,26 +39,38 @@ async def on_events(pool: ServedPool, request: Request, caller: Caller) -> Respo
     if (last := request.headers.get("last-event-id")) is not None:
         after = number(last)
     watcher = pool.feed.watch(caller.uid, after, pool.reader, pool.loop.next_change)
-    return StreamingResponse(
-        _stream(pool, caller, watcher),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store"},
-    )
+    return WatchResponse(pool, caller, watcher)
+
+
+class WatchResponse(StreamingResponse):
+    """What a watcher is told."""
+
+    def __init__(self, pool: ServedPool, caller: Caller, watcher: Watcher) -> None:
+        super().__init__(
+            _stream(pool, caller, watcher),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
+        )
+        self._leave = partial(pool.feed.leave, watcher)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it; the watcher is forgotten also if it hangs up before the stream begins."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._leave()
 
 
 async def _stream(pool: ServedPool, caller: Caller, watcher: Watcher) -> AsyncIterator[bytes]:
-    try:
-        yield event("ready", watcher.position, b"{}") if not watcher.wake.is_set() else BEAT
-        while True:
-            found = await watcher.next(HEARTBEAT_S)
-            if found is None:
-                yield event("reload", watcher.position, b"{}")
-            elif found:
-                yield b"".join(_shown(pool, caller, found))
-            else:
-                yield BEAT
-    finally:
-        pool.feed.leave(watcher)
+    yield event("ready", watcher.position, b"{}") if not watcher.wake.is_set() else BEAT
+    while True:
+        found = await watcher.next(HEARTBEAT_S)
+        if found is None:
+            yield event("reload", watcher.position, b"{}")
+        elif found:
+            yield b"".join(_shown(pool, caller, found))
+        else:
+            yield BEAT
 
 
 def _shown(pool: ServedPool, caller: Caller, found: list[Change]) -> list[bytes]:
