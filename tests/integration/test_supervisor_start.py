@@ -218,6 +218,29 @@ def test_a_start_that_fails_is_written_down_and_leaves_no_log(
     assert not here.log.exists()
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"#! /no/such/python -u\n", "its interpreter /no/such/python: No such file"),
+        (b"#!/bin/sh\r\n", "its interpreter /bin/sh\\r (its lines end as those of Windows): No"),
+    ],
+)
+def test_an_interpreter_that_is_not_there_is_named(here: Pool, content: bytes, said: str) -> None:
+    script = here.folder / "out" / "script"
+    script.write_bytes(content)
+    script.chmod(0o755)
+    outcome = failure(here, arguments=[str(script)])
+    assert (outcome.errno, outcome.text.startswith(f"{script}: {said}")) == (errno.ENOENT, True)
+
+
+def test_a_loader_that_is_not_there_is_named(here: Pool) -> None:
+    program = here.folder / "out" / "program"
+    content = Path("/bin/true").read_bytes()
+    program.write_bytes(content.replace(b"/ld-linux", b"/no-linux"))
+    program.chmod(0o755)
+    assert failure(here, arguments=[str(program)]).text.startswith(f"{program}: its loader: No")
+
+
 def test_a_log_that_was_there_is_left_as_it_is(here: Pool) -> None:
     here.workload("echo first").run()
     failure(here, arguments=["/no/such/program"])

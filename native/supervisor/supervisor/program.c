@@ -101,6 +101,30 @@ static void open_standard(const struct spec *spec, struct outputs *outputs, int 
     }
 }
 
+/* Says why a program that is there was not found: the interpreter in its first line is not, or its loader. */
+static void give_up_missing(const char *program, int error_fd)
+{
+    char head[256];
+    CLOSING int fd =
+        strchr(program, '/') ? open(program, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    ssize_t got = fd < 0 ? -1 : read(fd, head, sizeof head - 1);
+    head[got < 0 ? 0 : got] = '\0';
+    if (!strncmp(head, "\177ELF", 4)) {
+        give_up(error_fd, ENOENT, "%s: its loader", program);
+    }
+    if (strncmp(head, "#!", 2) != 0) {
+        return;
+    }
+    char *name = head + 2 + strspn(head + 2, " \t");
+    name[strcspn(name, " \t\n")] = '\0';
+    char *carriage_return = strchr(name, '\r');
+    const char *note = carriage_return ? "\\r (its lines end as those of Windows)" : "";
+    if (carriage_return) {
+        *carriage_return = '\0';
+    }
+    give_up(error_fd, ENOENT, "%s: its interpreter %s%s", program, name, note);
+}
+
 /* Does all that has to be done as this process, and executes the program. */
 __attribute__((noreturn)) static void become(const struct spec *spec, const char *oom_score_adj,
                                              int error_fd)
@@ -133,6 +157,9 @@ __attribute__((noreturn)) static void become(const struct spec *spec, const char
     execvp(arguments[0], arguments); /* looks in the PATH of the user's environment */
     int error = errno;
     outputs_undo(&outputs);
+    if (error == ENOENT) {
+        give_up_missing(arguments[0], error_fd);
+    }
     give_up(error_fd, error, "%s", arguments[0]);
 }
 
