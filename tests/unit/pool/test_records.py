@@ -36,6 +36,7 @@ from tests.support.pool_store import submission
         ({"opportunistic": True, "preemptible": False}, "one of the two|always be ended"),
         ({"environment": {"A": "x\0y"}}, "NUL"),
         ({"variables": {"A": "x\0y"}}, "NUL"),
+        ({"stdin": "/x\0y"}, "NUL"),
         ({"variables": {"A": "x" * (2 << 20)}}, "more than 2 MiB"),
         ({"labels": {"A": "x" * (1 << 16)}}, "labels have more than"),
         ({"environment": {"A": "x" * (3 << 20)}}, "2 MiB"),

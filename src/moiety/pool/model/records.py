@@ -140,7 +140,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise BadArgument(f"{self.priority} is no priority", "at most 1000000")
         if self.opportunistic and not self.preemptible:
             raise BadArgument("opportunistic work can always be ended", "one of the two")
-        texts = [self.program, *self.argv, self.cwd, self.stdout, self.stderr]
+        texts = [self.program, *self.argv, self.cwd, self.stdin, self.stdout, self.stderr]
         texts += self.environment
         texts += self.environment.values()
         texts += self.variables

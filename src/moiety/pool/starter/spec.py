@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 UNLIMITED: Final = -1
 """A resource limit that is none."""
+SHORTEST_LIMIT_S: Final = 0.001
+"""It is written in thousandths, and 0 is no limit."""
 
 _ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
@@ -92,7 +94,8 @@ def _records(spec: Spec) -> Iterator[tuple[str, str | bytes]]:
         yield "limit.memory_bytes", str(spec.memory_bytes)
     if spec.pids is not None:
         yield "limit.pids", str(spec.pids)
-    yield "time_limit_s", f"{spec.time_limit_s or 0:.3f}"
+    limit_s = max(spec.time_limit_s, SHORTEST_LIMIT_S) if spec.time_limit_s else 0.0
+    yield "time_limit_s", f"{limit_s:.3f}"
     yield "grace_s", f"{spec.grace_s:.3f}"
     if spec.warn_signal:
         yield "warn_signal", str(spec.warn_signal)

@@ -49,6 +49,10 @@ def test_what_is_not_asked_for_is_left_out() -> None:
     assert "time_limit_s=0.000" in records(PLAIN)
 
 
+def test_the_shortest_time_limit_is_one() -> None:
+    assert "time_limit_s=0.001" in records(replace(PLAIN, time_limit_s=0.0001))
+
+
 @given(st.lists(st.binary(max_size=9).map(lambda each: each.replace(b"\0", b"1")), min_size=1))
 def test_any_bytes_but_zero_pass_as_arguments(arguments: list[bytes]) -> None:
     content = encoded(replace(PLAIN, arguments=arguments))
