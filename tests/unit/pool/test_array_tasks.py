@@ -124,3 +124,13 @@ def test_ten_thousand_tasks_are_few_bytes_each(store: sqlite3.Connection) -> Non
     assert size < 110_000
     page = folding.page(store)
     assert page.folds == {first.id: "0-9999"}
+
+
+def test_many_tasks_are_found_with_few_questions(store: sqlite3.Connection) -> None:
+    first = array(store, "0-99")
+    asked: list[str] = []
+    store.set_trace_callback(asked.append)
+    found = targets.find(store, f"{first.id}_[7-200]")
+    assert found.row.array_index == 7
+    assert found.indices == tuple(range(7, 100))
+    assert len(asked) <= 3

@@ -27,7 +27,8 @@ def test_what_is_written_is_what_there_is(text: str, found: ArrayIndices) -> Non
 @pytest.mark.parametrize(
     "text",
     ["", "a", "1-", "-1", "3-1", "0-9:0", "1,,2", "1%0", "1%", "1%x", "1 2", "1%2%3", "²",
-     "0-10000", "5000000", "0-9999,20000-29999", "0-3999999"],
+     "0-10000", "5000000", "0-9999,20000-29999", "0-3999999", "0-9999,0-9999,0-9999",
+     "0-3%0000000019999999999999999999"],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(BadArgument):

@@ -200,3 +200,8 @@ def test_unknown_work_is_refused_with_nothing_written(store: sqlite3.Connection)
         waits_for(store, "afterok:99")
     known = submitted(store)
     assert [row.id for row in dependencies.targets_of(store, f"after:{known.id}")] == [known.id]
+
+
+def test_too_many_dependencies_are_refused_before_each_is_read() -> None:
+    with pytest.raises(BadArgument, match="1002 dependencies are more than 1000"):
+        parse_depends("afterok" + ":1" * 1001 + ":no-number")

@@ -35,7 +35,8 @@ class ArrayIndices:
 def parse_array(text: str) -> ArrayIndices:
     """The tasks that `0-9:3,12%2` means; raises BadArgument."""
     listed, mark, limit = text.partition("%")
-    if mark and not (limit.isascii() and limit.isdecimal() and 0 < int(limit[:9]) <= TASKS_MAX):
+    is_number = limit.isascii() and limit.isdecimal() and len(limit) < 10
+    if mark and not (is_number and 0 < int(limit) <= TASKS_MAX):
         raise BadArgument(f"{limit[:20]!r} is no number of tasks at once", _HINT)
     return ArrayIndices(parse_indices(listed), int(limit) if mark else 0)
 
@@ -43,6 +44,7 @@ def parse_array(text: str) -> ArrayIndices:
 def parse_indices(text: str) -> tuple[int, ...]:
     """The numbers that `0-9:3,12` means, in ascending order; raises BadArgument."""
     found: set[int] = set()
+    named = 0
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if match is None:
@@ -53,7 +55,8 @@ def parse_indices(text: str) -> tuple[int, ...]:
         if last < first or step == 0 or last > INDEX_MAX:
             raise BadArgument(f"{part!r} has no index from 0 to {INDEX_MAX}", _HINT)
         numbers = range(first, last + 1, step or 1)
-        if len(found) + len(numbers) > 2 * TASKS_MAX:
+        named += len(numbers)
+        if named > 2 * TASKS_MAX:  # also if the same ones are named again and again
             raise _too_many()
         found.update(numbers)
     if len(found) > TASKS_MAX:

@@ -57,6 +57,8 @@ def parse_depends(text: str) -> Dependencies:
     if "," in text and "?" in text:
         raise BadArgument("`,` (all of them) and `?` (any of them) cannot be mixed", _HINT)
     mark = "?" if "?" in text else ","
+    if (most := max(text.count(":"), text.count(mark) + 1)) > DEPENDS_MAX:
+        raise BadArgument(f"{most} dependencies are more than {DEPENDS_MAX}", "an array")
     parts: list[Dependency] = []
     for part in text.split(mark):
         word, *targets = part.split(":")

@@ -59,6 +59,12 @@ def task(connection: sqlite3.Connection, array_id: int, index: int) -> WorkRow |
     return None if found is None else row_of(found)
 
 
+def indices(connection: sqlite3.Connection, array_id: int) -> set[int]:
+    """The indices of all tasks of an array."""
+    found = connection.execute("SELECT array_index FROM workload WHERE array_id = ?", (array_id,))
+    return {index for (index,) in found}
+
+
 def find(connection: sqlite3.Connection, target: str, whose: int | None = None) -> WorkRow:
     """By number, as a task of an array (`12_3`), or by a name; raises WorkAmbiguous.
 

@@ -44,12 +44,13 @@ def find(connection: sqlite3.Connection, target: str, whose: int | None = None) 
     are those of this user's workloads.
     """
     if match := TASKS.fullmatch(target):
-        number, indices = int(match[1]), parse_indices(match[2])
-        found = [row for at in indices if (row := rows.task(connection, number, at)) is not None]
-        if not found:
+        number = int(match[1])
+        has = rows.indices(connection, number)
+        known = tuple(at for at in parse_indices(match[2]) if at in has)
+        first = rows.task(connection, number, known[0]) if known else None
+        if first is None:
             raise WorkUnknown(target)
-        known = tuple(row.array_index for row in found if row.array_index is not None)
-        return Target(found[0], number, known)
+        return Target(first, number, known)
     row = rows.find(connection, target, whose)
     is_number = target == str(row.id)
     names_task = TASK.fullmatch(target) and target == row.shown_id
