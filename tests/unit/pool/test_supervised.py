@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -99,6 +100,17 @@ def test_only_the_same_process_is_adopted(sleeper: subprocess.Popen[bytes]) -> N
     found.terminate()  # it is dead: nothing happens
     found.close()
     assert adopt(1, 1, alive, "") is None
+    sleeper.communicate()
+
+
+def test_one_that_was_stopped_is_ended_too(sleeper: subprocess.Popen[bytes]) -> None:
+    found = adopt(1, 1, identity(sleeper), "")
+    assert isinstance(found, Supervised)
+    sleeper.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED)
+    found.terminate()
+    assert sleeper.wait(60) == -signal.SIGTERM
+    found.close()
     sleeper.communicate()
 
 

@@ -161,9 +161,10 @@ def is_alive(process: ProcessIdentity) -> bool:
 
 
 def terminate(pidfd: int) -> None:
-    """Send SIGTERM; nothing happens if it is dead."""
+    """Send SIGTERM, also if it was stopped; nothing happens if it is dead."""
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
     except ProcessLookupError:
         pass  # it has just ended
 
