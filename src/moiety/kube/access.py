@@ -30,6 +30,16 @@ EXTENSION: Final = "client.authentication.k8s.io/exec"
 Headers = tuple[tuple[str, str], ...]
 
 
+def default_trust(*, cafile: str | None = None, cadata: str | None = None) -> SSLContext:
+    """Verifies a server by these authorities, or by those of the system, as kubectl does."""
+    found = create_default_context(cafile=cafile, cadata=cadata)
+    # Since Python 3.13 the default is strict: it refuses certificates that do not name their
+    # authority's key. Those of many clusters do not, and kubectl accepts them. Signature, dates,
+    # purpose and name are verified all the same.
+    found.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Impersonation:
     """Whom this client acts as (`kubectl --as`), if its own rights allow that."""
@@ -72,7 +82,7 @@ class Access:
     """USER:PASSWORD; empty: none."""
     session: ExecSession | None = None
     """The sign-in program's credential, if the user has no other."""
-    trust: Callable[[], SSLContext] = create_default_context
+    trust: Callable[[], SSLContext] = default_trust
     """Makes a context like `ssl`, for a certificate of the sign-in program."""
     server_name: str | None = None
     """The name in the server's certificate; None: that of its address."""
@@ -147,7 +157,7 @@ def of_pod(environment: Mapping[str, str], folder: Path = IN_POD) -> Access:
     host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
     shown = f"[{host}]" if ":" in host else host
     try:
-        trusted = create_default_context(cafile=str(folder / "ca.crt"))
+        trusted = default_trust(cafile=str(folder / "ca.crt"))
         namespace = (folder / "namespace").read_text().strip()
     except (OSError, ssl.SSLError) as error:
         raise ClusterRefusal(
@@ -228,11 +238,11 @@ def _impersonation(user: Mapping[str, Any]) -> Impersonation:
 
 def _trust(cluster: Mapping[str, Any]) -> SSLContext:
     if text := cluster.get("certificate-authority-data"):
-        trusted = create_default_context(cadata=base64.b64decode(text).decode())
+        trusted = default_trust(cadata=base64.b64decode(text).decode())
     elif file := cluster.get("certificate-authority"):
-        trusted = create_default_context(cafile=str(file))
+        trusted = default_trust(cafile=str(file))
     else:
-        trusted = create_default_context()
+        trusted = default_trust()
     if cluster.get("insecure-skip-tls-verify"):
         trusted.check_hostname = False
         trusted.verify_mode = ssl.CERT_NONE

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from moiety.kube import access
 from moiety.kube.access import Access, Impersonation
 from moiety.model.errors import ClusterRefusal
 from moiety.testing.kube_node import kubeconfig
+from tests.support.certificates import Authority, connect, server_with, strict
 
 V1 = "client.authentication.k8s.io/v1"
 IN_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -119,3 +122,52 @@ def test_several_files_are_one_and_a_context_can_be_named(tmp_path: Path) -> Non
 
 def test_a_certificate_counts_only_where_there_is_tls() -> None:
     assert Access("http://10.0.0.1").with_certificate("", "") is None
+
+
+def secure(folder: Path, **cluster: Any) -> Access:
+    return found(folder, {"token": "t"}, server="https://10.0.0.1", **cluster)
+
+
+def of_data(folder: Path) -> Access:
+    data = base64.b64encode((folder / "ca.crt").read_bytes()).decode()
+    return secure(folder, **{"certificate-authority-data": data})
+
+
+def of_file(folder: Path) -> Access:
+    return secure(folder, **{"certificate-authority": "ca.crt"})
+
+
+def of_pod(folder: Path) -> Access:
+    (folder / "namespace").write_text("team")
+    return access.of_pod(IN_POD, folder)
+
+
+@pytest.mark.parametrize("access_of", [of_data, of_file, of_pod])
+def test_a_cluster_s_certificate_need_not_name_its_authority_s_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access_of: Callable[[Path], Access]
+) -> None:
+    """Python 3.13 demands it by default; here its default is that of every version."""
+    monkeypatch.setattr(access, "create_default_context", strict)
+    authority = Authority(is_plain=True)
+    (tmp_path / "ca.crt").write_text(authority.pem)
+    server = server_with(*authority.issued("kubernetes"), tmp_path)
+    with pytest.raises(ssl.SSLCertVerificationError, match="Missing Authority Key Identifier"):
+        connect(strict(authority.pem), server, "kubernetes")
+    known = access_of(tmp_path).ssl
+    assert known is not None
+    connect(known, server, "kubernetes")
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        connect(known, server, "other")
+    stranger = server_with(*Authority(is_plain=True).issued("kubernetes"), tmp_path)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        connect(known, stranger, "kubernetes")
+
+
+def test_a_system_s_authorities_are_asked_for_no_more_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "create_default_context", strict)
+    for each in (secure(tmp_path).ssl, Access("https://10.0.0.1").trust()):
+        assert each is not None
+        assert each.verify_mode == ssl.CERT_REQUIRED
+        assert not each.verify_flags & ssl.VERIFY_X509_STRICT
