@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 from cryptography import x509
 
+from moiety.kube import access
 from moiety.kube.webhook import certificates
+from moiety.kube.webhook.certificates import Certificates
+from tests.support.certificates import Authority, connect, pem_of, server_with, strict
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 HOSTS = ("moiety-webhook.moiety-system.svc",)
@@ -61,3 +65,21 @@ def test_a_certificate_is_for_its_names_only() -> None:
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == list(HOSTS)
     assert not found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def test_a_client_that_verifies_strictly_accepts_the_server(tmp_path: Path) -> None:
+    made = certificates.make(HOSTS, dt.datetime.now(dt.UTC))
+    server = server_with(made.server.decode(), made.server_key.decode(), tmp_path)
+    connect(strict(made.trusted.decode()), server, HOSTS[0])
+
+
+def test_the_servers_is_renewed_under_an_authority_without_identifiers(tmp_path: Path) -> None:
+    """Earlier versions made such authorities, and clusters have them for two years."""
+    old = Authority(is_plain=True)
+    authority, key = old.pem.encode(), pem_of(old.key).encode()
+    shown, its_key = (text.encode() for text in old.issued("other.svc"))
+    held = Certificates(authority, key, shown, its_key, authority)
+    made = certificates.renewed(held, HOSTS, dt.datetime.now(dt.UTC) - dt.timedelta(hours=20))
+    assert (made.authority, made.trusted) == (authority, authority)
+    server = server_with(made.server.decode(), made.server_key.decode(), tmp_path)
+    connect(access.default_trust(cadata=made.trusted.decode()), server, HOSTS[0])
