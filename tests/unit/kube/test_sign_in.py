@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import datetime as dt
 import json
 import ssl
 from collections.abc import Awaitable, Callable
@@ -12,10 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from moiety.kube import access
 from moiety.kube.access import Impersonation
@@ -24,6 +19,7 @@ from moiety.kube.sign_in import SignIn
 from moiety.model.errors import ClusterRefusal
 from moiety.testing.apiserver import ApiServer
 from moiety.testing.kube_node import kubeconfig
+from tests.support.certificates import Authority, server_with
 
 V1 = "client.authentication.k8s.io/v1"
 
@@ -136,58 +132,16 @@ def test_it_acts_as_another_user_of_several_groups() -> None:
 # Certificates
 
 
-def authority() -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    return issued("authority", key, None, is_authority=True), key
-
-
-def issued(
-    name: str,
-    key: ec.EllipticCurvePrivateKey,
-    by: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None,
-    *,
-    is_authority: bool = False,
-) -> x509.Certificate:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(by[0].subject if by else subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(by[1] if by else key, hashes.SHA256())
-    )
-
-
-def pem(what: x509.Certificate | ec.EllipticCurvePrivateKey) -> str:
-    if isinstance(what, x509.Certificate):
-        return what.public_bytes(serialization.Encoding.PEM).decode()
-    return what.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    ).decode()
-
-
 def test_the_program_s_certificate_is_shown_and_the_next_one_after_it(tmp_path: Path) -> None:
-    trusted = authority()
-    server_key = ec.generate_private_key(ec.SECP256R1())
-    (tmp_path / "tls").write_text(pem(issued("api.test", server_key, trusted)) + pem(server_key))
-    (tmp_path / "ca").write_text(pem(trusted[0]))
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(tmp_path / "tls")
-    tls.load_verify_locations(cadata=pem(trusted[0]))
+    trusted = Authority()
+    (tmp_path / "ca").write_text(trusted.pem)
+    tls = server_with(*trusted.issued("api.test"), tmp_path)
+    tls.load_verify_locations(cafile=tmp_path / "ca")
     tls.verify_mode = ssl.CERT_REQUIRED
 
     def certified(name: str) -> dict[str, str]:
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = issued(name, key, trusted)
-        return {"clientCertificateData": pem(certificate), "clientKeyData": pem(key)}
+        certificate, key = trusted.issued(name)
+        return {"clientCertificateData": certificate, "clientKeyData": key}
 
     async def tell() -> None:
         async with ApiServer(tls) as server:
