@@ -23,7 +23,7 @@ from moiety.kube.webhook.server import WebhookOptions, serving
 from moiety.model.errors import ClusterRefusal
 from moiety.testing.apiserver import ApiServer
 
-LOG = structlog.wrap_logger(structlog.PrintLogger(open("/dev/null", "w")))  # noqa: SIM115
+LOG = structlog.wrap_logger(structlog.ReturnLogger())
 
 
 class Authority:

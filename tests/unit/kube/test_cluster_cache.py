@@ -13,7 +13,7 @@ from moiety.kube.client import CONFIG_MAPS, NODES, SLICES, ApiClient, Resource
 from moiety.kube.model import names
 from moiety.kube.webhook.cluster_cache import ClusterCache
 
-LOG = structlog.wrap_logger(structlog.PrintLogger(open("/dev/null", "w")))  # noqa: SIM115
+LOG = structlog.wrap_logger(structlog.ReturnLogger())
 
 
 def run(body: Callable[[], Coroutine[Any, Any, None]]) -> None:

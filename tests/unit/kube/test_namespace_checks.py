@@ -18,7 +18,7 @@ from moiety.kube.webhook.clients import ReviewClients
 from moiety.kube.webhook.server import Webhook
 from moiety.testing.apiserver import ApiServer
 
-LOG = structlog.wrap_logger(structlog.PrintLogger(open("/dev/null", "w")))  # noqa: SIM115
+LOG = structlog.wrap_logger(structlog.ReturnLogger())
 DRIVER = "gpu.moiety.dev"
 GPU = {
     "attributes": {"productName": {"string": "NVIDIA A100"}},

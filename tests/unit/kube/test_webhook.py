@@ -27,7 +27,7 @@ from moiety.testing.apiserver import ApiServer
 
 ROOT = Path(__file__).resolve().parents[3]
 HOST = "moiety-webhook.moiety-system.svc"
-LOG = structlog.wrap_logger(structlog.PrintLogger(open("/dev/null", "w")))  # noqa: SIM115
+LOG = structlog.wrap_logger(structlog.ReturnLogger())
 GPU = {
     "attributes": {"productName": {"string": "NVIDIA A100"}},
     "capacity": {"memory": {"value": "80Gi"}},
