@@ -14,8 +14,8 @@ from moiety.pool.model.states import WorkState
 from moiety.pool.store import backup as copies
 from moiety.pool.store import changes, rows
 from moiety.pool.store.backup import backup, restore
-from moiety.pool.store.database import StoreFiles, reader
-from tests.support.pool_store import paths_in, submitted
+from moiety.pool.store.database import StoreFiles
+from tests.support.pool_store import paths_in, reading_in, submitted
 
 STARTED = """attempt 1
 boot_id 99560dd2-1d3c-4139-9301-e92ca90b2678
@@ -134,7 +134,7 @@ def test_no_number_is_given_twice_and_what_has_begun_since_is_held(tmp_path: Pat
         (folder / "started").write_text(STARTED)
     restore(paths, tmp_path / "copy.db")
     files = StoreFiles(paths)
-    read = reader(paths)
+    read = reading_in(tmp_path)
     begun, waits = rows.workload(read, 1), rows.workload(read, 2)
     assert (begun.state, begun.attempt, begun.reason) == (WorkState.HELD, 1, copies.UNKNOWN)
     assert (waits.state, waits.attempt) == (WorkState.PENDING, 0)

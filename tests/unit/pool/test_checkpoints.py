@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from moiety.pool.store import checkpoints
 from moiety.pool.store.checkpoints import Checkpoints
 from moiety.pool.store.database import StoreFiles, connect
 from moiety.testing.waiting import until
-from tests.support.pool_store import paths_in, store_in, submitted
+from tests.support.pool_store import paths_in, reading_in, store_in, submitted
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_a_reader_keeps_the_log_and_not_the_thread(
     monkeypatch.setattr(checkpoints, "LOG_BYTES", 1000)
     monkeypatch.setattr(checkpoints, "LOG_MAX_BYTES", 1000)
     store = store_in(tmp_path)
-    reading = sqlite3.connect(paths_in(tmp_path).database, isolation_level=None)
+    reading = reading_in(tmp_path)
     reading.execute("BEGIN")
     reading.execute("SELECT count(*) FROM workload").fetchone()
     submitted(store, environment={"LARGE": "x" * 200_000})

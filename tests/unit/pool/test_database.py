@@ -9,8 +9,8 @@ import pytest
 
 from moiety.model.errors import PoolRunning
 from moiety.pool.store import database
-from moiety.pool.store.database import StoreFiles, reader
-from tests.support.pool_store import paths_in, store_in, submitted
+from moiety.pool.store.database import StoreFiles
+from tests.support.pool_store import paths_in, reading_in, store_in, submitted
 
 
 def test_a_second_process_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,5 +29,5 @@ def test_a_store_is_durable_and_private(tmp_path: Path) -> None:
     assert store.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
     submitted(store)
     assert paths_in(tmp_path).database.stat().st_mode & 0o777 == 0o600
-    read = reader(paths_in(tmp_path))
+    read = reading_in(tmp_path)
     assert read.execute("SELECT name FROM workload").fetchone()[0] == "true"

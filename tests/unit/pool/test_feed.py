@@ -15,13 +15,12 @@ from moiety.pool.api import feed
 from moiety.pool.api.feed import EventFeed
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.routes.events import on_events
-from moiety.pool.store.database import reader
-from tests.support.pool_store import paths_in, store_in, submitted
+from tests.support.pool_store import reading_in, store_in, submitted
 
 
 def reading(folder: Path) -> tuple[sqlite3.Connection, list[str], sqlite3.Connection]:
     store = store_in(folder)
-    found = reader(paths_in(folder))
+    found = reading_in(folder)
     said: list[str] = []
     found.set_trace_callback(said.append)
     return store, said, found

@@ -13,8 +13,8 @@ import pytest
 from moiety.model.errors import StoreBroken
 from moiety.pool.paths import PoolPaths
 from moiety.pool.store import health
-from moiety.pool.store.database import StoreFiles, reader
-from tests.support.pool_store import paths_in, store_in, submitted
+from moiety.pool.store.database import StoreFiles
+from tests.support.pool_store import paths_in, reading_in, store_in, submitted
 
 
 @pytest.fixture
@@ -104,7 +104,9 @@ def test_a_log_that_is_cut_loses_only_what_was_cut(tmp_path: Path) -> None:
     there.database.write_bytes(paths_in(tmp_path).database.read_bytes())
     health.log_of(there.database).write_bytes(log.read_bytes()[: size + 1000])
     StoreFiles(there).close()
-    assert [row["name"] for row in reader(there).execute("SELECT name FROM workload")] == ["first"]
+    assert [row["name"] for row in reading_in(copy).execute("SELECT name FROM workload")] == [
+        "first"
+    ]
 
 
 def test_a_large_store_is_not_read_whole_at_each_start(

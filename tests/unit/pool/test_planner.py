@@ -24,8 +24,7 @@ from moiety.pool.model.projects import FIRST_MONDAY_S, monday_of
 from moiety.pool.model.records import PREEMPTED
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, memory
-from moiety.pool.store.database import reader
-from tests.support.pool_store import paths_in, store_in, submission, submitted
+from tests.support.pool_store import reading_in, store_in, submission, submitted
 
 TWO = MachineView(
     name="box",
@@ -59,7 +58,7 @@ def set_zone() -> Iterator[Callable[[str], None]]:
 @pytest.fixture
 def planner(store: sqlite3.Connection, tmp_path: Path) -> PoolPlanner:
     del store  # it is there
-    return PoolPlanner(reader(paths_in(tmp_path)))
+    return PoolPlanner(reading_in(tmp_path))
 
 
 def test_it_goes_on_from_what_it_knows(store: sqlite3.Connection, planner: PoolPlanner) -> None:
@@ -159,12 +158,12 @@ def test_work_that_is_known_to_be_short_goes_first_also_after_a_restart(
     ]
     answer = planner.cycle(CycleRequest(ONE, now_s + 10))
     assert [start.number for start in answer.starts] == numbers[1:]
-    other = PoolPlanner(reader(paths_in(tmp_path)))
+    other = PoolPlanner(reading_in(tmp_path))
     assert first_of(other, now_s + 11) == numbers[1:], "it reads what has ended"
     assert answer.memory
     memory.save(store, memory.POLICY, answer.memory)
     store.execute("UPDATE workload SET ended_s = began_s + 60 WHERE ended_s IS NOT NULL")
-    again = PoolPlanner(reader(paths_in(tmp_path)))
+    again = PoolPlanner(reading_in(tmp_path))
     assert first_of(again, now_s + 12) == numbers[1:], "it knows what was kept"
 
 

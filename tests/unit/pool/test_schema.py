@@ -11,9 +11,9 @@ from moiety.model.errors import StoreNewer
 from moiety.pool.model.states import ACTIVE, ENDS, WAITING, WorkState
 from moiety.pool.model.steps import StepReport, StepRow
 from moiety.pool.store import changes, rows, steps
-from moiety.pool.store.database import StoreFiles, connect, reader
+from moiety.pool.store.database import StoreFiles
 from moiety.pool.store.schema import MIGRATIONS
-from tests.support.pool_store import paths_in, store_in, submitted
+from tests.support.pool_store import paths_in, reading_in, store_in, submitted, writing_in
 
 STORES = Path(__file__).parent / "stores"
 
@@ -25,10 +25,10 @@ def test_a_store_of_the_first_version_becomes_the_present_one(tmp_path: Path) ->
     assert old.execute("PRAGMA user_version").fetchone() == (1,)
     old.close()
     StoreFiles(paths).close()
-    store = connect(paths)
+    store = writing_in(tmp_path)
     assert store.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
     assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    read = reader(paths)
+    read = reading_in(tmp_path)
     assert [(row.id, row.state) for row in rows.live(read, ACTIVE | WAITING)] == [
         (1, WorkState.PENDING), (2, WorkState.HELD), (3, WorkState.RUNNING),
     ]  # fmt: skip
@@ -54,9 +54,9 @@ def test_a_store_of_the_second_version_gets_a_place_for_steps(tmp_path: Path) ->
     assert old.execute("PRAGMA user_version").fetchone() == (2,)
     old.close()
     StoreFiles(paths).close()
-    store = connect(paths)
+    store = writing_in(tmp_path)
     assert store.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
-    read = reader(paths)
+    read = reading_in(tmp_path)
     assert [(row.id, row.name) for row in rows.live(read, ACTIVE | WAITING)] == [
         (2, "second"), (3, "third"),
     ]  # fmt: skip

@@ -20,8 +20,7 @@ from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.records import BY_USER, RESUMES, WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, rows, suspension
-from moiety.pool.store.database import reader
-from tests.support.pool_store import paths_in, store_in, submitted
+from tests.support.pool_store import reading_in, store_in, submitted
 
 ONE = MachineView(
     name="box",
@@ -47,7 +46,7 @@ def store(tmp_path: Path) -> sqlite3.Connection:
 @pytest.fixture
 def planner(store: sqlite3.Connection, tmp_path: Path) -> PoolPlanner:
     del store  # it is there
-    return PoolPlanner(reader(paths_in(tmp_path)))
+    return PoolPlanner(reading_in(tmp_path))
 
 
 def running(store: sqlite3.Connection, *cards: int, **values: object) -> int:

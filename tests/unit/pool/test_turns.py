@@ -14,9 +14,8 @@ from moiety.pool.engine.planner import PoolPlanner
 from moiety.pool.engine.snapshot import workload_of
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, rows
-from moiety.pool.store.database import reader
 from moiety.pool.store.turns import STEP_S, SubmitRules, submit, waiting_of
-from tests.support.pool_store import paths_in, store_in, submission
+from tests.support.pool_store import reading_in, store_in, submission
 
 ANN, BOB = 1001, 1002
 TURNS = SubmitRules(takes_turns=True)
@@ -90,7 +89,7 @@ def test_many_short_programs_of_one_user_do_not_go_before_the_others(
     store: sqlite3.Connection, tmp_path: Path
 ) -> None:
     """What programs are worth is learned, and short ones would go first."""
-    planner = PoolPlanner(reader(paths_in(tmp_path)))
+    planner = PoolPlanner(reading_in(tmp_path))
     card = CardView(index=0, model="A", memory_mib=1000)
     machine = MachineView(name="box", cpu_milli=8000, memory_mib=1000, cards=[card])
     now_s = NOW_S

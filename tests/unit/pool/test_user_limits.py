@@ -14,8 +14,7 @@ from moiety.pool.engine.user_limits import UserBooks
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes
-from moiety.pool.store.database import reader
-from tests.support.pool_store import paths_in, store_in, submission
+from tests.support.pool_store import reading_in, store_in, submission
 from tests.unit.pool.test_snapshot import row, running
 
 ANN, BOB = 1001, 1002
@@ -124,7 +123,7 @@ def store(tmp_path: Path) -> sqlite3.Connection:
 @pytest.fixture
 def planner(store: sqlite3.Connection, tmp_path: Path) -> PoolPlanner:
     del store  # it is there
-    return PoolPlanner(reader(paths_in(tmp_path)))
+    return PoolPlanner(reading_in(tmp_path))
 
 
 def test_gpus_that_a_user_may_not_have_go_to_others_in_the_same_decision(

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from moiety.pool.store.database import reader
 from moiety.pool.store.writer import StoreWriter
-from tests.support.pool_store import paths_in, store_in, submitted
+from tests.support.pool_store import reading_in, store_in, submitted
 
 
 def test_what_waits_for_the_disk_is_committed_together(tmp_path: Path) -> None:
@@ -45,7 +44,7 @@ def test_an_error_undoes_only_its_own_part(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="in the middle"):
         wrong.result(60)
     writer.close()
-    count = reader(paths_in(tmp_path)).execute("SELECT count(*) FROM workload").fetchone()[0]
+    count = reading_in(tmp_path).execute("SELECT count(*) FROM workload").fetchone()[0]
     assert count == 2
 
 
