@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from moiety.agent.control import protocol, server
 from moiety.agent.control.server import LISTS, ControlServer
 from moiety.agent.core.rate_limits import RateLimits
+from moiety.agent.system.paths import Directory
 from moiety.agent.system.processes import Peer
 
 USER = Peer(1, 12345, 12345)
@@ -77,3 +79,20 @@ def test_administrators_never_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Peer(1, 0, 0)
     assert agent.served_at_once(protocol.encode(protocol.Ps()), root) == 2000
     assert agent.waits == []
+
+
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_the_socket_stays_only_where_the_next_agent_is_waited_for(
+    tmp_path: Path, is_waited_for: bool
+) -> None:
+    commands: Any = SimpleNamespace(options=SimpleNamespace(metrics=None))
+    unused: Any = None
+    agents = ControlServer(Directory(tmp_path), commands, unused, unused, RateLimits(1 << 16))
+
+    async def life() -> None:
+        await agents.open()
+        assert agents.directory.control.is_socket()
+        agents.close(is_waited_for=is_waited_for)
+
+    asyncio.run(life())
+    assert agents.directory.control.is_socket() == is_waited_for

@@ -55,7 +55,9 @@ class ControlServer:
         path.unlink(missing_ok=True)
         listener = PeerSocket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         listener.bind(str(path))
-        self.server = await asyncio.start_unix_server(
+        # start_unix_server would remove the socket's file in `close`, since Python 3.13: it stays
+        # while the next agent is waited for.
+        self.server = await asyncio.start_server(
             self._converse, sock=listener, limit=protocol.LINE_MAX
         )
         if self.directory.shared:
