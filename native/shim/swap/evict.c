@@ -47,6 +47,7 @@ static void begin_scan(struct transfer *transfer)
     struct zero_scan *zeros = &transfer->copy_streams.zero_scan;
     uint32_t found = victim_choose_to_scan(transfer->device, transfer->scans, ZERO_SCAN_AT_ONCE);
     uint32_t count = 0;
+    transfer->leaving.count = 0; /* which are not scanned is known anew, also if there are none */
     for (uint32_t i = 0; i < found; i++) {
         struct victim scan = transfer->scans[i];
         struct chunk *chunk = &scan.extent->chunks[scan.index];
