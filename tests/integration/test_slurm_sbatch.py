@@ -103,17 +103,20 @@ def test_a_script_comes_from_stdin_or_is_wrapped_and_notes_go_to_stderr(here: He
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "code", "said"),
     [
-        (["--gres=gpu:5", "--wrap=true"], "5 GPUs are asked for, and there are 4"),
-        (["-N2", "--wrap=true"], "2 nodes are asked for, and there is one machine"),
-        (["--image=x", "--wrap=true"], "unrecognized option '--image=x'"),
-        (["none.sh"], "Unable to open file none.sh"),
+        (["--gres=gpu:5", "--wrap=true"], 1, "5 GPUs are asked for, and there are 4"),
+        (["-N2", "--wrap=true"], 1, "2 nodes are asked for, and there is one machine"),
+        (["--image=x", "--wrap=true"], 255, "unrecognized option '--image=x'"),
+        (["--time=abc", "--wrap=true"], 255, "Invalid --time specification"),
+        (["none.sh"], 1, "Unable to open file none.sh"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(here: Here, words: list[str], said: str) -> None:
+def test_what_cannot_be_is_refused_with_the_reason(
+    here: Here, words: list[str], code: int, said: str
+) -> None:
     done = here.run("sbatch", *words)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert here.pool.live() == []
 
