@@ -131,23 +131,29 @@ def test_a_claim_that_was_taken_back_meanwhile_is_left_alone() -> None:
     assert sorted(asked) == ["gone", "last", "next"]
 
 
-def test_claims_that_cannot_be_read_for_a_while_are_decided_about_later() -> None:
-    refused = [403, 403]
+async def until_answered(name: str, api: ApiServer, client: ApiClient) -> None:
+    """Put a claim that fits, and check claims until it has an answer."""
 
     async def check(found: Object) -> None:
         del found
+
+    api.put(CLAIMS, claim(name), TEAM)
+    checks = BindingChecks(NODE, client, check, structlog.get_logger(), again_s=0.01)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in (checks.follow(), checks.decide())]
+        await api.changes.until(partial(answer, api, name))
+        for task in tasks:
+            task.cancel()
+
+
+def test_claims_that_cannot_be_read_for_a_while_are_decided_about_later() -> None:
+    refused = [403, 403]
 
     async def story() -> None:
         async with ApiServer() as api, ApiClient(api.access) as client:
             lists = CLAIMS.path()
             api.fail = lambda _, path: refused.pop() if refused and path == lists else 0
-            api.put(CLAIMS, claim("fits"), TEAM)
-            checks = BindingChecks(NODE, client, check, structlog.get_logger(), again_s=0.01)
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(each) for each in (checks.follow(), checks.decide())]
-                await api.changes.until(partial(answer, api, "fits"))
-                for task in tasks:
-                    task.cancel()
+            await until_answered("fits", api, client)
 
     asyncio.run(asyncio.wait_for(story(), 20))
     assert refused == []
@@ -156,19 +162,10 @@ def test_claims_that_cannot_be_read_for_a_while_are_decided_about_later() -> Non
 def test_a_claim_whose_answer_a_busy_server_does_not_take_is_answered_again() -> None:
     busy = [429, 429]
 
-    async def check(found: Object) -> None:
-        del found
-
     async def story() -> None:
         async with ApiServer() as api, ApiClient(api.access, patience_s=0.0) as client:
             api.fail = lambda method, _: busy.pop() if busy and method == "PATCH" else 0
-            api.put(CLAIMS, claim("fits"), TEAM)
-            checks = BindingChecks(NODE, client, check, structlog.get_logger(), again_s=0.01)
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(each) for each in (checks.follow(), checks.decide())]
-                await api.changes.until(partial(answer, api, "fits"))
-                for task in tasks:
-                    task.cancel()
+            await until_answered("fits", api, client)
 
     asyncio.run(asyncio.wait_for(story(), 20))
     assert busy == []

@@ -9,6 +9,7 @@ from typing import Final
 from moiety.policy.backfill import Reservation
 from moiety.policy.model.cluster import WHOLE_GPU
 from moiety.policy.model.decisions import PlacementRefusal, Reason
+from moiety.policy.model.queues import UNITS
 from moiety.policy.model.snapshot import Task
 from moiety.policy.model.workloads import Shape, Workload
 from moiety.policy.place.arrays import EmptySlots
@@ -19,14 +20,6 @@ from moiety.policy.state.gang_start import candidates, required, start_piece
 from moiety.policy.state.waiting_lines import WaitingLines
 
 NO_TIME: Final = "the time for this cycle was used up before it was looked at"
-
-UNITS: Final = {
-    "gpu_milli": ("GPUs", WHOLE_GPU),
-    "gpu_memory_mib": ("MiB of GPU memory", 1),
-    "cpu_milli": ("CPUs", 1000),
-    "memory_mib": ("MiB of memory", 1),
-}
-"""By resource: what texts call it, and how much of it that is."""
 
 
 class PendingReasons:

@@ -9,7 +9,14 @@ from typing import Final
 
 from moiety.model.errors import InvalidValue
 
-RESOURCES: Final = ("gpu_milli", "gpu_memory_mib", "cpu_milli", "memory_mib")
+UNITS: Final = {
+    "gpu_milli": ("GPUs", 1000),
+    "gpu_memory_mib": ("MiB of GPU memory", 1),
+    "cpu_milli": ("CPUs", 1000),
+    "memory_mib": ("MiB of memory", 1),
+}
+"""By resource: what texts call it, and how much of it that is."""
+RESOURCES: Final = tuple(UNITS)
 DAY_S: Final = 86400
 WEEK_S: Final = 7 * DAY_S
 DAY_NAMES: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -185,7 +192,8 @@ class QueueTree:
 
 def _said(amount: int, resource: str) -> str:
     """An amount of a resource in words: `1.5 GPUs`."""
-    return f"{amount / 1000:g} GPUs" if resource == "gpu_milli" else f"{amount} {resource}"
+    what, one = UNITS[resource]
+    return f"{amount / one:.15g} {what}"
 
 
 def _overlap(windows: tuple[Window, ...]) -> str:
