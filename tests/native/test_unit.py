@@ -47,6 +47,7 @@ SOURCES = {
     "once": ("base/message",),
     "pointer": ("hooks/cu_pointer", "base/lock", "base/message"),
     "queue_margin": ("gate/queue_margin",),
+    "queue_room": ("gate/queue_room",),
     "states": EXTENT,
     "visible": ("base/visible_list", "base/environment"),
 }
@@ -73,6 +74,7 @@ BROKEN = {
         "margin->late -= margin->late > 0;",
         ";",
     ),
+    "queue_room": ("gate/queue_room", "return markers->proof_ps / 1000;", "return UINT64_MAX;"),
     "states": ("mem/chunk", "[CHUNK_DECOMMITTED] = true},", "},"),
 }
 """a mistake in each: its program must notice"""

@@ -11,17 +11,9 @@
 #include "shim/gate/gate.h"
 #include "shim/gate/launch_cost.h"
 #include "shim/gate/queue_markers.h"
+#include "shim/gate/queue_room.h"
 
 #define US 1000ull
-/* The last part of a wait is spent polling, because who sleeps may come back this much later than it wanted. With a bound
- * that costs no throughput that is less: there is other work to do until then. */
-#define SPIN_NS (120 * US)
-#define SPIN_WIDE_NS (60 * US)
-#define NAP_NS (20 * US)
-#define LONG_NAP_NS (1000 * US)
-/* The longest nap with a bound that may cost no throughput (WIDE_NS): the thread is back before the
- * GPU has run out of work. */
-#define WIDE_NAP_NS (200 * US)
 /* Work may wait for what its own thread submits next. So no wait is longer than this, or than four
  * times the slowest batch, and each wait in vain lets more work pass. */
 #define PATIENCE_NS (100000 * US)
@@ -90,45 +82,11 @@ static void take_off(struct queue_markers *markers, bool is_done)
     markers->count--;
 }
 
-/* How much of running work does not count, or the GPU would stand still between two long kernels: an eighth of the
- * bound, and for kernels that are longer a quarter of such a kernel, up to half the bound. */
-static uint64_t rest_ns(uint64_t next_ns, uint64_t bound_ns)
-{
-    return max_u64(bound_ns / 8, min_u64(next_ns / 4, bound_ns / 2));
-}
-
-/* How long it is until `next_ns` more fit under the bound; 0: they fit. */
-static uint64_t until_room_ns(const struct queue_markers *markers, uint64_t next_ns,
-                              uint64_t bound_ns, uint64_t now)
-{
-    const struct mark *oldest = &markers->marks[markers->first];
-    uint64_t began = max_u64(oldest->began_ns, markers->done_hi_ns);
-    uint64_t ran = now > began ? now - began : 0;
-    if (ran > oldest->expected_ns) {
-        ran = 0; /* it takes longer than expected, and so may the later batches */
-    }
-    if (markers->count < 2 && bound_ns >= WIDE_NS) {
-        return 0;
-    }
-    uint64_t rest = markers->sum_ns - ran;
-    uint64_t fits = bound_ns > next_ns ? bound_ns - next_ns : 0;
-    uint64_t allowed = max_u64(fits, rest_ns(next_ns, bound_ns));
-    if (markers->count == QUEUE_MARKERS_MAX) {
-        return max_u64(rest > allowed ? rest - allowed : 0, 1);
-    }
-    return rest > allowed ? rest - allowed : 0;
-}
-
 /* Returns for how long it slept; 0: it only let others go first. `polled_ns`: for how long this wait has polled. */
-static uint64_t take_a_nap(uint64_t polled_ns, uint64_t missing_ns, uint64_t bound_ns)
+static uint64_t take_a_nap(struct queue_room room, uint64_t polled_ns, uint64_t bound_ns)
 {
-    struct timespec nap = {0, NAP_NS};
-    bool is_wide = bound_ns >= WIDE_NS;
-    uint64_t spin_ns = is_wide ? SPIN_WIDE_NS : SPIN_NS;
-    if (missing_ns > spin_ns) {
-        uint64_t most = is_wide ? WIDE_NAP_NS : LONG_NAP_NS;
-        nap.tv_nsec = (long)min_u64(min_u64(missing_ns / 2, missing_ns - spin_ns), most);
-    } else if (polled_ns < spin_ns) {
+    struct timespec nap = {0, (long)queue_room_nap_ns(room, polled_ns, bound_ns)};
+    if (!nap.tv_nsec) {
         sched_yield();
         return 0;
     }
@@ -165,10 +123,11 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
             continue;
         }
         uint64_t now = now_ns();
-        uint64_t bound = bound_of(markers, bound_now());
-        uint64_t missing = until_room_ns(markers, next_ns, bound, now);
+        uint64_t whole = bound_now();
+        uint64_t bound = bound_of(markers, whole);
+        struct queue_room room = queue_room_until(markers, next_ns, bound, whole, now);
         markers->busy_ns = now;
-        if (!bound || !missing) {
+        if (!bound || !room.missing_ns) {
             break;
         }
         if (!began) {
@@ -179,7 +138,7 @@ static void await_room(struct queue_markers *markers, uint64_t next_ns)
             markers->given_up++;
             break;
         }
-        slept_ns += take_a_nap(now - began - slept_ns, missing, bound);
+        slept_ns += take_a_nap(room, now - began - slept_ns, bound);
     }
     if (began) {
         gate_unblock(slot);
