@@ -45,6 +45,36 @@ def test_only_administrators_raise_a_priority(tmp_path: Path) -> None:
         assert amend(ADMIN.pw_uid, priority=9) == 200
 
 
+def test_what_an_administrator_holds_its_user_does_not_release(tmp_path: Path) -> None:
+    with served(tmp_path, OWNER.pw_uid) as (address, pool):
+        pool.loop.must_serve = lambda _: None  # type: ignore[method-assign, assignment]
+        file = {"projects": [{"name": "nlp", "admins": [HEAD.pw_name]}]}
+        code, said = ask(address, "PUT", "/v1/projects", json.dumps(file).encode(), ADMIN.pw_uid)
+        assert code == 200, said
+        alone = submitted(address, OWNER.pw_uid, project="nlp")
+        array = submitted(address, OWNER.pw_uid, project="nlp", array="0-2")
+
+        def act(what: str, uid: int, target: object) -> tuple[int, str]:
+            code, said = ask(address, "POST", f"/v1/workloads/{target}/{what}", b"", uid)
+            found = json.loads(said)
+            return code, found["state"] if code == 200 else said.decode()
+
+        for target in (alone, array):
+            assert act("hold", OWNER.pw_uid, target) == (200, "held")
+            assert act("hold", HEAD.pw_uid, target) == (200, "held")
+            assert act("hold", OWNER.pw_uid, target) == (200, "held"), "it stays the other's"
+            code, why = act("release", OWNER.pw_uid, target)
+            assert code == 403
+            assert f"which {HEAD.pw_name} holds" in why
+            assert act("release", ADMIN.pw_uid, target) == (200, "pending")
+            assert act("hold", OWNER.pw_uid, target) == (200, "held")
+            assert act("release", OWNER.pw_uid, target) == (200, "pending")
+        assert act("hold", HEAD.pw_uid, f"{array}_1") == (200, "held")
+        code, _ = act("release", OWNER.pw_uid, array)
+        assert code == 403, "all of it or nothing"
+        assert act("release", OWNER.pw_uid, f"{array}_2") == (200, "pending")
+
+
 def test_only_its_user_tells_the_steps_of_a_workload(tmp_path: Path) -> None:
     with served(tmp_path, OWNER.pw_uid) as (address, pool):
         pool.loop.must_serve = lambda _: None  # type: ignore[method-assign, assignment]

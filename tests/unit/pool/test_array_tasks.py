@@ -76,8 +76,12 @@ def test_a_change_of_an_array_leaves_what_runs(store: sqlite3.Connection) -> Non
     ended(store, first.id)
     changes.begin_attempt(store, first.id + 1, 1, [0], 1.0)
     whole = targets.find(store, str(first.id))
-    assert array_changes.hold(store, whole, "held by ann") == 3
+    assert array_changes.hold(store, whole, f"held by {first.user}") == 3
     assert targets.counts(store, whole) == {"done": 1, "starting": 1, "held": 3}
+    assert array_changes.hold(store, whole, "held by boss") == 0
+    assert array_changes.why_held(store, whole) == ["held by boss"]
+    assert array_changes.hold(store, whole, f"held by {first.user}") == 0
+    assert array_changes.why_held(store, whole) == ["held by boss"]
     some = targets.find(store, f"{first.id}_[3-4]")
     assert array_changes.release(store, some) == 2
     active = array_changes.cancel_waiting(store, whole, "cancelled by ann", 5.0)

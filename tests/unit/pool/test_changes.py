@@ -99,9 +99,11 @@ def test_no_state_follows_an_end(store: sqlite3.Connection) -> None:
 
 
 def test_work_that_has_gpus_is_neither_held_nor_released(store: sqlite3.Connection) -> None:
-    number = submitted(store).id
-    assert changes.hold(store, number, "held by ann").state is WorkState.HELD
-    assert changes.hold(store, number, "held by bob").reason == "held by ann"
+    number, user = (row := submitted(store)).id, row.user
+    assert changes.hold(store, number, f"held by {user}").state is WorkState.HELD
+    for _ in range(2):
+        assert changes.hold(store, number, "held by boss").reason == "held by boss"
+    assert changes.hold(store, number, f"held by {user}").reason == "held by boss"
     for _ in range(2):
         row = changes.release(store, number)
         assert (row.state, row.reason) == (WorkState.PENDING, "")

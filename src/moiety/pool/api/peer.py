@@ -11,6 +11,7 @@ from moiety.agent.system.users import name_of
 from moiety.model.errors import NotAllowed
 from moiety.pool.api.administrators import OWN, Administrators
 from moiety.pool.api.roles import NO_ROLES, ProjectRoles, are_named
+from moiety.pool.model import holds
 from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.records import WorkRow
 
@@ -41,6 +42,13 @@ class Caller:
         """
         if not self._controls(row):
             raise NotAllowed(f"workload {row.id} is of {row.user}: you may not {what} it")
+
+    def must_release(self, row: WorkRow, reason: str) -> None:
+        """Raise NotAllowed for what another holds for this reason, if no administrator asks."""
+        holder = holds.other_holder(reason, row.user)
+        if holder is not None:
+            what = f"release workload {row.shown_id}, which {holder} holds"
+            self.must_be_admin_in(row.project, what)
 
     def must_be_its_user(self, row: WorkRow, what: str) -> None:
         """Raise NotAllowed unless the caller submitted a workload: to control it is not enough."""

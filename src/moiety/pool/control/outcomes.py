@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moiety.pool.launch.supervised import Remains
+from moiety.pool.model import holds
 from moiety.pool.model.names import RESTARTED
 from moiety.pool.model.records import PREEMPTED, RETRY_MAX_S, WorkRow
 from moiety.pool.model.states import WorkState
@@ -84,7 +85,7 @@ def _requeued(row: WorkRow, used: dict[str, Any]) -> AttemptOutcome:
     """It waits again, however its program ended: its user wants that."""
     if row.intent == REQUEUED:
         return again(row, row.reason, **used)
-    held = again(row, row.reason, "held by its user", **used)
+    held = again(row, row.reason, holds.BY_ITS_USER, **used)
     return AttemptOutcome(WorkState.HELD, held.word, held.values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 
+from moiety.pool.model import holds
 from moiety.pool.model.records import WorkRow
 from moiety.pool.model.states import WorkState
 from moiety.pool.store import changes, rows
@@ -24,9 +25,21 @@ def cancel_waiting(
 
 
 def hold(connection: sqlite3.Connection, target: Target, reason: str) -> int:
-    """Keep tasks that wait from starting; returns how many."""
+    """Keep tasks that wait from starting; returns how many. As `changes.hold`, held ones too."""
+    if holds.other_holder(reason, target.row.user) is not None:
+        own = f"state = 'held' AND reason IN ('{holds.BY_ITS_USER}', '{holds.BY}' || user)"
+        _change(connection, target, own, {"reason": reason})
     values = {"state": str(WorkState.HELD), "reason": reason}
     return len(_change(connection, target, "state = 'pending'", values))
+
+
+def why_held(connection: sqlite3.Connection, target: Target) -> list[str]:
+    """The reasons of tasks that are held."""
+    where, values = target.where()
+    found = connection.execute(
+        f"SELECT DISTINCT reason FROM workload WHERE {where} AND state = 'held'", values
+    )
+    return [reason for (reason,) in found]
 
 
 def release(connection: sqlite3.Connection, target: Target) -> int:

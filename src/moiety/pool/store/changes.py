@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from moiety.model.errors import BadArgument, WorkStateWrong
+from moiety.pool.model import holds
 from moiety.pool.model.names import NAME
 from moiety.pool.model.project_rows import ProjectRow
 from moiety.pool.model.records import Submission, WorkRow, shape_of
@@ -42,7 +43,7 @@ def submit(
         "uid": uid,
         "user": user,
         "state": str(state),
-        "reason": "held by its user" if asked.hold else "",
+        "reason": holds.BY_ITS_USER if asked.hold else "",
         "gpus": asked.gpus,
         "gpu_milli": milli,
         "gpu_memory_mib": memory_mib,
@@ -151,10 +152,16 @@ def wrong_state(row: WorkRow, state: WorkState) -> WorkStateWrong:
 
 
 def hold(connection: sqlite3.Connection, number: int, reason: str) -> WorkRow:
-    """Keep a workload that waits from starting; raises WorkStateWrong if it does not wait."""
+    """Keep a workload that waits from starting; raises WorkStateWrong if it does not wait.
+
+    What its user holds, another may hold from then on, but not the other way round.
+    """
     row = rows.workload(connection, number)
     if row.state is WorkState.HELD:
-        return row
+        is_others = holds.other_holder(row.reason, row.user) is not None
+        if is_others or holds.other_holder(reason, row.user) is None:
+            return row
+        return set_reason(connection, number, reason)
     if row.state is not WorkState.PENDING:  # HELD follows others too, once their attempt is over
         raise wrong_state(row, WorkState.HELD)
     return transition(connection, number, WorkState.HELD, reason=reason)
@@ -197,6 +204,15 @@ def set_intent(connection: sqlite3.Connection, number: int, intent: str) -> None
         "UPDATE workload SET intent = ?, changed = ? WHERE id = ? AND state = 'ending'",
         (intent, next_change(connection), number),
     )
+
+
+def set_reason(connection: sqlite3.Connection, number: int, reason: str) -> WorkRow:
+    """Say for another reason why a workload is in its state."""
+    connection.execute(
+        "UPDATE workload SET reason = ?, changed = ? WHERE id = ?",
+        (reason, next_change(connection), number),
+    )
+    return rows.workload(connection, number)
 
 
 def begin_attempt(

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from moiety.pool.model import holds
+
 BY_KIND: Final = {
     "no-nodes": "Resources",
     "model": "BadConstraints",
@@ -34,7 +36,7 @@ def reason_of(row: Mapping[str, Any], kind: str = "", now_s: float | None = None
     if state == "held":
         if row["failures"]:
             return "JobHoldMaxRequeue"
-        is_own = row["reason"] in ("held by its user", f"held by {row['user']}", "")
+        is_own = row["reason"] in ("", holds.BY_ITS_USER, holds.reason_of(row["user"]))
         return "JobHeldUser" if is_own else "JobHeldAdmin"
     if state == "pending":
         return _waiting(row, kind, now_s)

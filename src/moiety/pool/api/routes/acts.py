@@ -14,8 +14,10 @@ from moiety.pool.api.answers import answer
 from moiety.pool.api.peer import Caller
 from moiety.pool.api.route import ApiRoute, ServedPool
 from moiety.pool.api.routes import arrays
+from moiety.pool.model import holds
 from moiety.pool.model.records import BY_USER, WorkRow
-from moiety.pool.store import changes
+from moiety.pool.model.states import WorkState
+from moiety.pool.store import changes, rows
 from moiety.pool.store.targets import Target
 
 
@@ -42,18 +44,25 @@ async def on_cancel(pool: ServedPool, request: Request, caller: Caller) -> Respo
 async def on_hold(pool: ServedPool, request: Request, caller: Caller) -> Response:
     """Keep a waiting workload from starting."""
     target = await own_target(pool, request, caller, "hold")
-    reason = f"held by {caller.user}"
+    reason = holds.reason_of(caller.user)
     if target.is_array:
         return answer(await arrays.hold(pool, target, reason))
     return await _change(pool, caller, partial(changes.hold, number=target.row.id, reason=reason))
 
 
 async def on_release(pool: ServedPool, request: Request, caller: Caller) -> Response:
-    """Let a held workload start."""
+    """Let a held workload start; what an administrator holds is for administrators to release."""
     target = await own_target(pool, request, caller, "release")
     if target.is_array:
-        return answer(await arrays.release(pool, target))
-    return await _change(pool, caller, partial(changes.release, number=target.row.id))
+        return answer(await arrays.release(pool, caller, target))
+
+    def change(connection: sqlite3.Connection) -> WorkRow:
+        row = rows.workload(connection, target.row.id)
+        if row.state is WorkState.HELD:
+            caller.must_release(row, row.reason)
+        return changes.release(connection, target.row.id)
+
+    return await _change(pool, caller, change)
 
 
 async def on_suspend(pool: ServedPool, request: Request, caller: Caller) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import time
 from functools import partial
 from typing import Final
@@ -42,9 +43,15 @@ async def hold(pool: ServedPool, target: Target, reason: str) -> WorkRow:
     return _changed(pool, target)
 
 
-async def release(pool: ServedPool, target: Target) -> WorkRow:
-    """Let held tasks start."""
-    await pool.loop.write(partial(array_changes.release, target=target))
+async def release(pool: ServedPool, caller: Caller, target: Target) -> WorkRow:
+    """Let held tasks start; raises NotAllowed, and releases none, if an administrator holds one."""
+
+    def change(connection: sqlite3.Connection) -> None:
+        for reason in array_changes.why_held(connection, target):
+            caller.must_release(target.row, reason)
+        array_changes.release(connection, target)
+
+    await pool.loop.write(change)
     return _changed(pool, target)
 
 
