@@ -1,12 +1,22 @@
-"""What of a program's memory is in host memory, as `moiety ps` and the metrics show it."""
+"""What is in host memory and how GPUs are used, as `moiety ps`, `status` and the metrics show it."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
+from random import Random
 
-from moiety.agent.control.report import host_bytes
+import pytest
+
+from moiety.agent.components import Components
+from moiety.agent.control import report
+from moiety.agent.control.report import Reports, host_bytes
+from moiety.arbiter.settings import Settings
 from moiety.arbiter.snapshots import TenantGpuView, TenantView
+from moiety.devices.interface import Usage
 from moiety.wire.codec import Counters
+from tests.support.virtual_agent import World
 
 GPU = TenantGpuView(allocated_bytes=100, resident_bytes=20, residue_bytes=0, limit_bytes=200)
 
@@ -44,3 +54,60 @@ def test_managed_bytes_that_left_are_all_counted() -> None:
     managed = replace(GPU, managed_bytes=60)
     assert host_bytes(view(managed), counted(0)) == {0: 60}
     assert host_bytes(view(managed), counted(5)) == {0: 65}
+
+
+def reports_of(agent: Components) -> Reports:
+    return Reports(
+        agent.runtime,
+        arbiter=agent.arbiter,
+        gpus=agent.gpus,
+        clients=agent.clients.by_number,
+        recovery=agent.recovery,
+        timeline=agent.timeline,
+        journal=agent.journal,
+        devices=agent.devices,
+    )
+
+
+def test_a_gpu_that_nvml_does_not_know_hides_no_other() -> None:
+    def usage(gpu: int) -> Usage:
+        if gpu == 0:
+            raise OSError("GPU is lost")
+        return Usage(gpu, None, {})
+
+    with World(Random(1), Settings(arena_bytes=100), gpus=3) as world:
+        reports = reports_of(world.start_agent())
+        world.devices.usage = usage  # type: ignore[method-assign]
+        usages = asyncio.run(reports.usages())
+        assert usages == {1: Usage(1, None, {}), 2: Usage(2, None, {})}
+        assert [row.used_bytes for row in reports.gpu_rows(usages)] == [None, 1, 2]
+
+
+def test_while_nvml_hangs_the_rest_is_told_and_it_is_asked_only_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report, "SENSORS_S", 0.0)
+    answers, asked = threading.Event(), []
+
+    def usage(gpu: int) -> Usage:
+        asked.append(gpu)
+        answers.wait()
+        return Usage(gpu, None, {})
+
+    async def ask(reports: Reports) -> None:
+        try:
+            for _ in range(3):
+                assert await reports.usages() == {}
+            assert len(asked) <= 1
+        finally:
+            answers.set()
+        assert reports._reading
+        await reports._reading
+        monkeypatch.setattr(report, "SENSORS_S", 60.0)
+        assert await reports.usages() == {0: Usage(0, None, {})}
+        assert asked == [0, 0]
+
+    with World(Random(1), Settings(arena_bytes=100)) as world:
+        reports = reports_of(world.start_agent())
+        world.devices.usage = usage  # type: ignore[method-assign]
+        asyncio.run(ask(reports))

@@ -74,6 +74,8 @@ class Reports:
         self._recovery = recovery
         self._timeline = timeline
         self._devices = devices
+        self._reading: asyncio.Future[dict[int, Usage]] | None = None
+        """What NVML is being asked of the GPUs' use: one question, however long it hangs."""
         self._looking: asyncio.Future[Found] | None = None
         """What NVML is being asked, for all commands that want it now."""
 
@@ -93,13 +95,22 @@ class Reports:
             self.telemetry.refresh(partial(_end, fresh))
             with contextlib.suppress(TimeoutError):  # NVML hangs; the last reading is shown
                 await asyncio.wait_for(fresh, SENSORS_S)
+        if self._reading is None or self._reading.done():
+            self._reading = loop.run_in_executor(None, self._read, list(self._gpus))
         found: dict[int, Usage] = {}
-        try:
-            for gpu in self._gpus:
-                found[gpu] = await loop.run_in_executor(None, self._devices.usage, gpu)
-        except Exception as error:  # NVML raises anything; the rest is still true
-            self._runtime.log.warning("gpu_unreadable", error=str(error))
+        with contextlib.suppress(TimeoutError):  # NVML hangs; the rest is still true
+            found = await asyncio.wait_for(asyncio.shield(self._reading), SENSORS_S)
         await self.catch_up()  # what is said of the GPUs is as new as this
+        return found
+
+    def _read(self, gpus: list[int]) -> dict[int, Usage]:
+        """Ask NVML how these GPUs are used, beside the loop."""
+        found: dict[int, Usage] = {}
+        for gpu in gpus:
+            try:
+                found[gpu] = self._devices.usage(gpu)
+            except Exception as error:  # NVML raises anything; the other GPUs' values are true
+                self._runtime.log.warning("gpu_unreadable", gpu=gpu, error=str(error))
         return found
 
     def driver_version(self) -> str:
