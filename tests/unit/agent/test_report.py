@@ -12,10 +12,14 @@ import pytest
 from moiety.agent.components import Components
 from moiety.agent.control import report
 from moiety.agent.control.report import Reports, host_bytes
+from moiety.agent.core.client import Client
+from moiety.agent.monitor.usage_monitor import UsageMonitor
 from moiety.arbiter.settings import Settings
 from moiety.arbiter.snapshots import TenantGpuView, TenantView
 from moiety.devices.interface import Usage
+from moiety.enforcement.policy import Policy
 from moiety.wire.codec import Counters
+from tests.support.liar import Liar
 from tests.support.virtual_agent import World
 
 GPU = TenantGpuView(allocated_bytes=100, resident_bytes=20, residue_bytes=0, limit_bytes=200)
@@ -56,7 +60,7 @@ def test_managed_bytes_that_left_are_all_counted() -> None:
     assert host_bytes(view(managed), counted(5)) == {0: 65}
 
 
-def reports_of(agent: Components) -> Reports:
+def reports_of(agent: Components, monitor: UsageMonitor | None = None) -> Reports:
     return Reports(
         agent.runtime,
         arbiter=agent.arbiter,
@@ -66,6 +70,7 @@ def reports_of(agent: Components) -> Reports:
         timeline=agent.timeline,
         journal=agent.journal,
         devices=agent.devices,
+        monitor=monitor,
     )
 
 
@@ -111,3 +116,35 @@ def test_while_nvml_hangs_the_rest_is_told_and_it_is_asked_only_once(
         reports = reports_of(world.start_agent())
         world.devices.usage = usage  # type: ignore[method-assign]
         asyncio.run(ask(reports))
+
+
+def test_a_program_that_worked_since_the_monitor_looked_is_not_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passes = 0
+    monkeypatch.setattr(Client, "calls", lambda _: (passes, False))
+    with World(Random(1), Settings(arena_bytes=100)) as world:
+        agent = world.start_agent()
+        monitor = UsageMonitor(
+            agent.runtime,
+            agent.loop,
+            agent.devices,
+            Policy(),
+            probe=agent.probe,
+            gpus=agent.gpus,
+            clients=agent.clients.by_number,
+            arbiter=agent.arbiter,
+            recovery=agent.recovery,
+            timeline=agent.timeline,
+            journal=agent.journal,
+        )
+        reports = reports_of(agent, monitor)
+        Liar(world).attach()
+        monitor.looked(({}, {}))
+        world.wait(5.0)
+        passes += 1
+        (row,) = reports.process_rows()
+        assert row.idle_s == 0.0
+        world.wait(5.0)
+        (row,) = reports.process_rows()
+        assert row.idle_s == pytest.approx(5.0)

@@ -209,6 +209,8 @@ class Reports:
         counters = client.counters()
         waiting_s = None if view.waiting_since_s is None else now_s - view.waiting_since_s
         monitor = self.monitor
+        if monitor:
+            monitor.see_work(client, view, now_s)  # its own look may be ten seconds old
         idle_s = monitor.idleness.for_s(view.tenant, now_s) if monitor else 0.0
         cost = monitor.costs.get(view.tenant) if monitor else None
         origin = monitor.who(client.pid) if monitor else None

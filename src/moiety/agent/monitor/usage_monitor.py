@@ -300,15 +300,19 @@ class UsageMonitor:
 
     # Who is idle, who slows others down
 
+    def see_work(self, client: Client, view: TenantView, now_s: float) -> None:
+        """Take in whether a process has done anything on a GPU since this was called last."""
+        if not view.gpus:
+            self.idleness.forget(client.number)
+            return
+        passes, inside = client.calls()
+        works = inside or view.asks or view.state in ACTIVE
+        self.idleness.see(client.number, passes, now_s, works=works)
+
     def _find_idle(self, now_s: float, views: dict[int, TenantView]) -> None:
         for number, client in self._clients.items():
-            view = views.get(number)
-            if view is None or not view.gpus:
-                self.idleness.forget(number)
-                continue
-            passes, inside = client.calls()
-            works = inside or view.asks or view.state in ACTIVE
-            self.idleness.see(number, passes, now_s, works=works)
+            if view := views.get(number):
+                self.see_work(client, view, now_s)
         for number in self.idleness.due(now_s, self.policy.idle_s):
             client, view = self._clients[number], views[number]
             idle = format_duration(round(self.idleness.for_s(number, now_s)))
@@ -337,17 +341,12 @@ class UsageMonitor:
             worked[pid] = worked.get(pid, 0.0) + stranger.worked_s(now_s)
         due = set(self._slow_strangers.due(worked, self.policy.slow_s))
         for stranger in self.strangers.values():
-            who = stranger.use.who
+            who, gpu = stranger.use.who, stranger.use.gpu
             if who.pid in due and stranger.worked_s(now_s):
                 text = took(stranger, now_s)
                 self._runtime.log.warning("interference", who=str(who), text=text)
                 self._journal.note(
-                    "SlowNeighbour",
-                    text,
-                    gpu=stranger.use.gpu,
-                    pid=who.pid,
-                    program=who.command,
-                    uid=who.uid,
+                    "SlowNeighbour", text, gpu=gpu, pid=who.pid, program=who.command, uid=who.uid
                 )
 
     def _stayed(
