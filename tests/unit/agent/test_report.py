@@ -1,4 +1,4 @@
-"""What is in host memory and how GPUs are used, as `moiety ps`, `status` and the metrics show it."""
+"""What is in host memory and how GPUs are used, as `ps`, `status` and the metrics show it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from random import Random
 
 import pytest
 
+from moiety.agent.arena.arena import ArenaSize
 from moiety.agent.components import Components
-from moiety.agent.control import report
+from moiety.agent.control import metrics, report
 from moiety.agent.control.report import Reports, host_bytes
 from moiety.agent.core.client import Client
 from moiety.agent.monitor.usage_monitor import UsageMonitor
@@ -19,6 +20,7 @@ from moiety.arbiter.snapshots import TenantGpuView, TenantView
 from moiety.devices.interface import Usage
 from moiety.enforcement.policy import Policy
 from moiety.wire.codec import Counters
+from moiety.wire.layout import HelloFlag
 from tests.support.liar import Liar
 from tests.support.virtual_agent import World
 
@@ -148,3 +150,25 @@ def test_a_program_that_worked_since_the_monitor_looked_is_not_idle(
         world.wait(5.0)
         (row,) = reports.process_rows()
         assert row.idle_s == pytest.approx(5.0)
+
+
+def test_what_of_the_arena_is_used_is_what_users_have_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Client, "counters", lambda _: counted(1))
+    with World(Random(1), Settings(arena_bytes=100)) as world:
+        agent = world.start_agent()
+        agent.add_arena(ArenaSize(100, 0, 1, 0))
+        reports = reports_of(agent)
+        reports.arena = agent.arena
+        Liar(world, HelloFlag.RESUMED).attach(allocated=5, resident=2)
+        (row,) = reports.process_rows()
+        assert (row.allocated_bytes - row.resident_bytes, row.host_bytes) == (3, 1), "zeros"
+        seen = metrics.values(metrics.snapshot(reports, {}, 0.0, 0.0))
+        (_, used), (_, of_user) = (
+            *seen["moiety_arena_used_bytes"],
+            *seen["moiety_arena_user_bytes"],
+        )
+        assert (used, of_user) == (1, 1)
+        assert agent.arena
+        agent.arena.stop()

@@ -188,7 +188,7 @@ class ControlCommands:
             simulated=is_simulated(),
             arena_bytes=arena.size_bytes if arena else 0,
             arena_ready_bytes=arena.ready_bytes if arena else 0,
-            arena_used_bytes=arena.used_bytes() if arena else 0,
+            arena_used_bytes=self.reports.arena_used_bytes(),
             workloads=len(self.workloads.by_id),
             tenants=len(self.clients.by_number),
             gpus=self.reports.gpu_rows(usages),

@@ -157,7 +157,7 @@ def snapshot(
         ],
         offences=_offences(monitor),
         arena_bytes=arena.size_bytes if arena else 0,
-        arena_used_bytes=arena.used_bytes() if arena else 0,
+        arena_used_bytes=reports.arena_used_bytes(),
         began_s=time.time() - (now_s - began_s),
         host=socket.gethostname(),
     )

@@ -186,6 +186,11 @@ class Reports:
                 rows += self._rows_of(client, view, now_s)
         return rows
 
+    def arena_used_bytes(self) -> int:
+        """Return what all processes have in host memory: the sum of the rows' `host_bytes`."""
+        shown = ((self._clients.get(view.tenant), view) for view in self._arbiter.tenants())
+        return sum(sum(host_bytes(view, c.counters()).values()) for c, view in shown if c)
+
     async def outside(self) -> tuple[list[ProcessRow], str]:
         """Return a row for each process that uses a GPU without moiety, and what is not known."""
         if self.monitor is None or self.monitor.finder.is_blind:
