@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from moiety.agent.components import Components, build
 from moiety.agent.core.client import Client
+from moiety.agent.core.orphans import Known
 from moiety.agent.core.proofs import Held
 from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.shim.session import Session
@@ -119,7 +120,7 @@ class World:
             self.log,
             expected={pid: held for pid, (held, _) in alive.items()},
             fenced=[pid for pid, (_, fenced) in alive.items() if fenced],
-            owners=dict.fromkeys(alive, USER),
+            known={pid: Known(USER, f"w{pid}") for pid in alive},
             kernel=self.kernel,
             worker=self.beside,
             limits=RateLimits(account_of=self.account_of),

@@ -20,7 +20,7 @@ from moiety.agent.core.gpu_probe import GpuProbe
 from moiety.agent.core.gpus import ManagedGpu
 from moiety.agent.core.journal import Journal
 from moiety.agent.core.native_reader import NativeReader
-from moiety.agent.core.orphans import Orphans
+from moiety.agent.core.orphans import Known, Orphans
 from moiety.agent.core.proofs import Proofs, Recorded
 from moiety.agent.core.rate_limits import RateLimits
 from moiety.agent.core.read_turns import ReadTurns
@@ -177,7 +177,7 @@ def build(
     *,
     expected: Recorded | None = None,
     fenced: Iterable[int] = (),
-    owners: Mapping[int, int] | None = None,
+    known: Mapping[int, Known] | None = None,
     journal: Journal | None = None,
     kernel: Kernel = processes,
     worker: ThreadPool | None = None,
@@ -187,8 +187,8 @@ def build(
     """Make and connect the components of an agent that has the GPUs of `budgets`.
 
     `expected` is what the processes had that outlived the last agent, `fenced` the pids that it had
-    fenced, `owners` the users by pid. NVML is called in `worker`; None: in a thread of its
-    own. `shared`: the programs belong to several users, who must not learn each other's names.
+    fenced, `known` what it knew of them, by pid. NVML is called in `worker`; None: in a thread of
+    its own. `shared`: the programs belong to several users, who must not learn each other's names.
     """
     gpus = {device.index: ManagedGpu(device, budget) for device, budget in budgets}
     outlived = {pid: frozenset(on) for pid, on in (expected or {}).items()}
@@ -227,7 +227,7 @@ def build(
         timeline=timeline,
         journal=journal,
         next_number=next_number,
-        owners=owners or {},
+        known=known or {},
         account_of=limits.account_of,
         shared=shared,
     )

@@ -110,7 +110,7 @@ class Service:
             self._log,
             expected={s.pid: s.held for s in survivors},
             fenced=[s.pid for s in survivors if s.fenced],
-            owners={s.pid: s.uid for s in survivors},
+            known={s.pid: s.known for s in survivors},
             journal=self._open_journal(),
             limits=limits,
             shared=self._directory.shared,

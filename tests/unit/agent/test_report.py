@@ -22,7 +22,7 @@ from moiety.enforcement.policy import Policy
 from moiety.wire.codec import Counters
 from moiety.wire.layout import HelloFlag
 from tests.support.liar import Liar
-from tests.support.virtual_agent import World
+from tests.support.virtual_agent import CAPACITY, USER, World
 
 GPU = TenantGpuView(allocated_bytes=100, resident_bytes=20, residue_bytes=0, limit_bytes=200)
 
@@ -172,3 +172,31 @@ def test_what_of_the_arena_is_used_is_what_users_have_of_it(
         assert (used, of_user) == (1, 1)
         assert agent.arena
         agent.arena.stop()
+
+
+def test_a_stopped_process_that_outlived_the_last_agent_is_shown_with_its_memory() -> None:
+    with World(Random(1), Settings(arena_bytes=100), gpus=2) as world:
+        world.start_agent()
+        process = world.begin()
+        process.attach(1, 1, CAPACITY)
+        process.allocate(1, [4])
+        world.settle()
+        world.stop(process)
+        world.kill_agent()
+        agent = world.start_agent()
+        reports = reports_of(agent)
+        assert reports.process_rows() == []
+        world.wait(2.0)
+        assert agent.recovery.is_settled
+        (row,) = reports.process_rows()
+        (view,) = [view for view in agent.arbiter.gpus() if view.gpu == 1]
+        assert (row.pid, row.gpu, row.workload) == (process.number, 1, f"w{process.number}")
+        assert (row.state, row.uid) == ("stopped", USER)
+        assert row.resident_bytes == view.resident_bytes >= 4
+        assert row.residue_bytes == view.residue_bytes
+        world.go_on(process)
+        (row,) = reports.process_rows()
+        assert row.state == "unconnected"
+        world.until_rest(5.0)
+        (row,) = reports.process_rows()
+        assert (row.allocated_bytes, row.reason) == (4, "")

@@ -208,7 +208,9 @@ class ControlCommands:
         await self.reports.catch_up()
         rows = self.reports.process_rows()
         if asked.workloads:
-            rows += workload_rows(self.workloads.by_id.values(), self.workloads.effective)
+            known = {row.workload for row in rows}
+            others = [each for each in self.workloads.by_id.values() if each.record.id not in known]
+            rows += workload_rows(others, self.workloads.effective)
         seen = rows_for(rows + outside, peer.uid, self._visible_to(peer))
         return protocol.Processes(rows=seen, unseen=unseen, queue=self._queue_for(peer))
 

@@ -1,14 +1,18 @@
-"""Rows of `moiety ps -a` for processes that are no tenants. Pure."""
+"""Rows of `moiety ps` for processes that are no clients. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from msgspec import structs
+
 from moiety.agent.control.rows import ProcessRow
 from moiety.agent.control.running_workload import RunningWorkload, as_promised
+from moiety.agent.core.orphans import Orphan
 from moiety.agent.monitor.process_finder import Found
 from moiety.agent.system.users import name_of
+from moiety.arbiter.snapshots import TenantView
 from moiety.devices.process_identity import Origin
 from moiety.model.format import plain
 from moiety.model.share import NOTHING_ASKED, Share
@@ -23,6 +27,11 @@ SUSPENDED: Final = "suspended"
 """The state of such a workload that is suspended."""
 OUTSIDE: Final = "outside"
 """The state of a program that uses a GPU without moiety."""
+STOPPED: Final = "stopped"
+"""The state of a process that is stopped while it has an order to carry out, or is an orphan."""
+UNCONNECTED: Final = "unconnected"
+"""The state of a process that has no connection to the agent now."""
+MISSING: Final = "it has not connected to the new agent yet, so its memory cannot leave the GPU"
 
 BLIND: Final = (
     "programs outside moiety are not known: NVML's pids mean nothing in this PID namespace"
@@ -53,6 +62,28 @@ def _state(workload: RunningWorkload) -> str:
     if workload.record.suspended:
         return SUSPENDED
     return OFF_GPU if workload.has_used else STARTING
+
+
+def orphan_rows(orphan: Orphan, view: TenantView, *, is_stopped: bool) -> list[ProcessRow]:
+    """One row for each GPU of a process that outlived the last agent and is not back."""
+    return [
+        structs.replace(
+            _row(
+                pid=orphan.pid,
+                program=plain(orphan.program),
+                uid=orphan.known.uid,
+                user=name_of(orphan.known.uid),
+                workload=orphan.known.workload,
+                gpu=gpu,
+                state=STOPPED if is_stopped else UNCONNECTED,
+                used_bytes=on.allocated_bytes,
+                reason=MISSING,
+            ),
+            tenant=view.tenant,
+            residue_bytes=on.residue_bytes,
+        )
+        for gpu, on in sorted(view.gpus.items())
+    ]
 
 
 def outside_rows(found: Found, shares: Callable[[int], bool]) -> tuple[list[ProcessRow], str]:

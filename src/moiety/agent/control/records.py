@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from moiety.agent.core.orphans import Known
 from moiety.agent.core.proofs import Held
 from moiety.agent.system import container_files, processes
 from moiety.agent.system.paths import Directory
@@ -81,6 +82,13 @@ class Survivor:
     """The user to whose workload it belongs."""
     fenced: bool = False
     """True if it was fenced when that agent ended."""
+    name: str = ""
+    """Name of its workload's processes; empty: the one that they give themselves."""
+
+    @property
+    def known(self) -> Known:
+        """What is known of it until it is back."""
+        return Known(self.uid, self.workload, self.name)
 
 
 def survivors(directory: Directory) -> tuple[list[Record], list[Survivor]]:
@@ -120,7 +128,7 @@ def _survivor(record: Record, file: Path) -> Survivor | None:
     if not processes.is_alive(pid, started):
         file.unlink(missing_ok=True)
         return None
-    return Survivor(record.id, pid, held, record.uid, FENCED in more)
+    return Survivor(record.id, pid, held, record.uid, FENCED in more, record.name or "")
 
 
 def _held(lines: list[str]) -> dict[int, Held | None]:

@@ -9,7 +9,14 @@ from functools import partial
 from typing import Any, Final
 
 from moiety.agent.arena.arena import Arena
-from moiety.agent.control.other_rows import BLIND, STARTING, outside_rows
+from moiety.agent.control.other_rows import (
+    BLIND,
+    STARTING,
+    STOPPED,
+    UNCONNECTED,
+    orphan_rows,
+    outside_rows,
+)
 from moiety.agent.control.protocol import Recorded, TimelineRequest, Watched, WatchRequest
 from moiety.agent.control.rows import GpuRow, ProcessRow
 from moiety.agent.control.timeline_pages import recorded
@@ -176,14 +183,21 @@ class Reports:
         }
 
     def process_rows(self) -> list[ProcessRow]:
-        """One row for each process on each GPU, and one for each process that has none yet."""
+        """One row for each process on each GPU, and one for each process that has none yet.
+
+        A process that outlived the last agent and is not back has what the driver says.
+        """
         self._runtime.feed(Tick())  # what was received is counted up to now
         now_s = self._runtime.now()
+        orphans = self._recovery.orphans
+        missing = orphans.by_number()
         rows = []
         for view in self._arbiter.tenants():
             client = self._clients.get(view.tenant)
             if client is not None:
                 rows += self._rows_of(client, view, now_s)
+            elif orphan := missing.get(view.tenant):
+                rows += orphan_rows(orphan, view, is_stopped=orphans.is_stopped(orphan))
         return rows
 
     def arena_used_bytes(self) -> int:
@@ -297,11 +311,11 @@ def _end(future: asyncio.Future[None]) -> None:
 
 def _state(client: Client, view: TenantView) -> str:
     if view.is_stopped:
-        return "stopped"
+        return STOPPED
     if view.is_overdue and view.state != "fenced":
         return "overdue"
     if client.connection.closed:
-        return "unconnected"
+        return UNCONNECTED
     if view.state == "idle" and not view.gpus and not client.peaks:
         return STARTING
     return view.state

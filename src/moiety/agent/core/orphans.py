@@ -37,13 +37,25 @@ Taken = dict[int, dict[int, int]]
 """Bytes by GPU by pid."""
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the last agent knew of a process."""
+
+    uid: int = NO_USER
+    workload: str = ""
+    name: str = ""
+    """Name of the workload's processes; empty: the one that they give themselves."""
+
+
 @dataclass(slots=True)
-class _Orphan:
+class Orphan:
     """One orphan, as the arbiter knows it: a tenant that does nothing and cannot be moved."""
 
     number: int
     pid: int
     pidfd: int
+    program: str
+    known: Known
 
 
 class Orphans:
@@ -61,11 +73,11 @@ class Orphans:
         timeline: Timeline,
         journal: Journal,
         next_number: Callable[[], int],
-        owners: Mapping[int, int],
+        known: Mapping[int, Known],
         account_of: Callable[[int], int],
         shared: bool = False,
     ) -> None:
-        """`owners` are the users by pid; `account_of` names the user whose limits count a user.
+        """`known` is by pid; `account_of` names the user whose limits count a user.
 
         `next_number` numbers a tenant.
 
@@ -80,10 +92,10 @@ class Orphans:
         self._timeline = timeline
         self._journal = journal
         self._next_number = next_number
-        self._owners = owners
+        self._known = known
         self._account_of = account_of
         self._shared = shared
-        self._orphans: dict[int, _Orphan] = {}
+        self._orphans: dict[int, Orphan] = {}
         """By pid."""
         self._used: dict[int, int] = {}
         """By GPU: the bytes in use that the driver reported last."""
@@ -129,13 +141,21 @@ class Orphans:
         """Whether a process is an orphan."""
         return pid in self._orphans
 
+    def by_number(self) -> dict[int, Orphan]:
+        """Return all orphans by tenant."""
+        return {orphan.number: orphan for orphan in self._orphans.values()}
+
+    def is_stopped(self, orphan: Orphan) -> bool:
+        """Whether its process is stopped, and so cannot come back."""
+        return self._kernel.is_stopped(orphan.pid)
+
     def stop(self) -> None:
         """Stop watching all orphans."""
         for orphan in self._orphans.values():
             self._unwatch(orphan)
         self._orphans.clear()
 
-    def _unwatch(self, orphan: _Orphan) -> None:
+    def _unwatch(self, orphan: Orphan) -> None:
         self._loop.remove_reader(orphan.pidfd)
         os.close(orphan.pidfd)
 
@@ -144,12 +164,13 @@ class Orphans:
             pidfd = self._kernel.watch(pid)
         except OSError:
             return  # it is dead
-        program = self._kernel.name_of(pid)
+        known = self._known.get(pid, Known())
+        program = known.name or self._kernel.name_of(pid)
         name = f"{program} (pid {pid})"
-        owner = self._owners.get(pid, NO_USER)
-        orphan = self._orphans[pid] = _Orphan(self._next_number(), pid, pidfd)
+        owner = known.uid
+        orphan = self._orphans[pid] = Orphan(self._next_number(), pid, pidfd, program, known)
         self._loop.add_reader(pidfd, self._gone, orphan)
-        self._timeline.name(orphan.number, pid, program, "")
+        self._timeline.name(orphan.number, pid, program, known.workload)
         if owner != NO_USER:
             self._timeline.owners[orphan.number] = owner
         account = owner if owner == NO_USER else self._account_of(owner)
@@ -176,12 +197,12 @@ class Orphans:
         free = budget.total_bytes - self._used.get(gpu, 0)
         return max(0, min(most_bytes(self._settings.now, budget.capacity_bytes), free))
 
-    def _look(self, orphan: _Orphan) -> None:
+    def _look(self, orphan: Orphan) -> None:
         """Check whether an orphan still has memory: it may have ended its work, or called exec."""
         if self._orphans.get(orphan.pid) is orphan:
             self._ask(sorted(self._gpus), {}, lambda taken: self._looked(orphan, taken))
 
-    def _looked(self, orphan: _Orphan, taken: Taken | None) -> None:
+    def _looked(self, orphan: Orphan, taken: Taken | None) -> None:
         if self._orphans.get(orphan.pid) is not orphan:
             return
         if taken is None or orphan.pid in taken or self._kernel.is_stopped(orphan.pid):
@@ -189,7 +210,7 @@ class Orphans:
         else:
             self._gone(orphan)
 
-    def _gone(self, orphan: _Orphan) -> None:
+    def _gone(self, orphan: Orphan) -> None:
         if self._orphans.pop(orphan.pid, None) is orphan:
             self._unwatch(orphan)
             self._runtime.feed(ev.Left(orphan.number))

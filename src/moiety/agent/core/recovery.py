@@ -36,7 +36,7 @@ class Recovery:
     ) -> None:
         """`expected` are the GPUs of each such process by pid, `fenced` the pids of fenced ones."""
         self._runtime = runtime
-        self._orphans = orphans
+        self.orphans = orphans
         self._kernel = kernel
         self._clients = clients
         self._expected = dict(expected)
@@ -61,7 +61,7 @@ class Recovery:
 
     def outlived(self, pid: int) -> bool:
         """Tell whether a process outlived the last agent, and has not come back yet."""
-        return (not self.is_settled and pid in self._expected) or self._orphans.has(pid)
+        return (not self.is_settled and pid in self._expected) or self.orphans.has(pid)
 
     def connected(self, pid: int) -> None:
         """A process has introduced itself to this agent."""
@@ -96,7 +96,7 @@ class Recovery:
             self._runtime.call_at(when_s, self._give_up_waiting, waited_s + SETTLE_S)
             return
         pids = list(self._expected)
-        self._orphans.count(pids, self.is_missing, lambda: self._settle("time is up"))
+        self.orphans.count(pids, self.is_missing, lambda: self._settle("time is up"))
 
     def _settle(self, reason: str) -> None:
         if not self.is_settled:
