@@ -77,10 +77,10 @@ def reports_of(agent: Components, monitor: UsageMonitor | None = None) -> Report
 
 
 def test_a_gpu_that_nvml_does_not_know_hides_no_other() -> None:
-    def usage(gpu: int) -> Usage:
-        if gpu == 0:
+    def usage(index: int) -> Usage:
+        if index == 0:
             raise OSError("GPU is lost")
-        return Usage(gpu, None, {})
+        return Usage(index, None, {})
 
     with World(Random(1), Settings(arena_bytes=100), gpus=3) as world:
         reports = reports_of(world.start_agent())
@@ -96,10 +96,10 @@ def test_while_nvml_hangs_the_rest_is_told_and_it_is_asked_only_once(
     monkeypatch.setattr(report, "SENSORS_S", 0.0)
     answers, asked = threading.Event(), []
 
-    def usage(gpu: int) -> Usage:
-        asked.append(gpu)
+    def usage(index: int) -> Usage:
+        asked.append(index)
         answers.wait()
-        return Usage(gpu, None, {})
+        return Usage(index, None, {})
 
     async def ask(reports: Reports) -> None:
         try:
