@@ -269,3 +269,34 @@ def test_without_moiety_an_instance_of_a_card_is_chosen_by_its_uuid(
         visible = {"CUDA_VISIBLE_DEVICES": uuids[at].replace("GPU-", "MIG-")}
         status, out, err = finish(node.start(look, env=env | visible))
         assert (status, json.loads(out)[0]) == (0, seen), err
+
+
+LOSE = """
+import ctypes, sys
+driver = ctypes.CDLL(sys.argv[1])
+assert driver.cuInit(0) == 0
+for gpu, xid in ((0, 79), (2, 48)):
+    assert driver.simgpu_fault(gpu, xid, 0) == 0
+    print("struck", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_an_agent_that_starts_beside_a_lost_gpu_shares_the_others(
+    make_node: Callable[[str], Node], native: Path
+) -> None:
+    node = make_node("3xA100-80:memory=64MiB,residue=2MiB")
+    driver = str(native / "simgpu" / "libcuda.so.1")
+    striker = node.start([sys.executable, "-c", LOSE, driver], stdin=True)
+    assert striker.stdout
+    assert striker.stdin
+    assert striker.stdout.readline() == "struck\n"
+    node.start_agent()
+    assert [gpu["gpu"] for gpu in node.json("status")["gpus"]] == [1, 2]
+    findings = json.loads(node.cli("doctor", "-o", "json").stdout)
+    (lost,) = [each for each in findings if each["about"] == "GPU 0"]
+    assert (lost["level"], lost["text"]) == ("bad", "NVML: GPU is lost")
+    striker.stdin.write("\n")
+    striker.stdin.flush()
+    (error,) = node.until_told("GpuError")
+    assert error.gpu == 2

@@ -342,19 +342,19 @@ class Service:
 
     def _own_gpus(self, devices: Devices) -> list[tuple[Device, GpuBudget]]:
         """Lock every GPU that this agent manages; raises GpuOwned or NoGpu."""
-        wanted = self._options.gpus
-        inventory = devices.inventory()
+        wanted, inventory = self._options.gpus, devices.inventory()
+        if problems := devices.unreadable:
+            self._log.warning("gpus_left_out", problems=problems)
         absent = sorted(set(wanted or ()) - {d.index for d in inventory})
         if absent or not inventory:
-            raise NoGpu(wanted=absent)
+            raise NoGpu(wanted=absent, problem=", ".join(problems.values()))
         found = [d for d in inventory if wanted is None or d.index in wanted]
         capacity = self._options.capacity_bytes
         for device in found:
             possible = budget(device.total_bytes).capacity_bytes
             if capacity is not None and capacity > possible:
                 raise CapacityAboveGpu(capacity, device.index, device.total_bytes, possible)
-        for device in found:
-            self._locks.append(own(device, self._directory))
+        self._locks.extend(own(device, self._directory) for device in found)
         return [(d, budget(d.total_bytes, capacity)) for d in found]
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

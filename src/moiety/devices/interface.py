@@ -66,8 +66,11 @@ class Devices(Protocol):
     def driver_version(self) -> str:
         """Of the kernel driver, such as 550.54.15."""
 
+    unreadable: dict[int, str]
+    """By index: why a GPU is not in the last `inventory`."""
+
     def inventory(self) -> list[Device]:
-        """Every GPU, by index."""
+        """Every GPU that answers, by index."""
 
     def usage(self, index: int) -> Usage:
         """One GPU now; may take milliseconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Nvml:
         self._errors: Any = None
         self._handles: dict[int, int] = {}
         """Index by the address of NVML's handle, of the GPUs whose errors are reported."""
+        self.unreadable: dict[int, str] = {}
         with _overheard() if is_simulated() else nullcontext(str) as words:
             try:
                 pynvml.nvmlInit()
@@ -59,9 +60,15 @@ class Nvml:
         return _text(self._nvml.nvmlSystemGetDriverVersion())
 
     def inventory(self) -> list[Device]:
-        """Every GPU, by index."""
-        found = [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
-        handles = {at: self._nvml.nvmlDeviceGetHandleByIndex(at) for at in range(len(found))}
+        """Every GPU that answers, by index; a lost one does not."""
+        self.unreadable = {}
+        found = []
+        for index in range(self._nvml.nvmlDeviceGetCount()):
+            try:
+                found.append(self._device(index))
+            except self._nvml.NVMLError as error:
+                self.unreadable[index] = str(error)
+        handles = {each.index: self._nvml.nvmlDeviceGetHandleByIndex(each.index) for each in found}
         links = links_of(self._optional, handles)
         return [replace(device, links=links[device.index]) for device in found]
 
@@ -136,10 +143,11 @@ class Nvml:
         if self._errors is None:
             self._errors = nvml.nvmlEventSetCreate()
             for index in range(nvml.nvmlDeviceGetCount()):
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                wanted = nvml.nvmlEventTypeXidCriticalError
-                nvml.nvmlDeviceRegisterEvents(handle, wanted, self._errors)
-                self._handles[_address(handle)] = index
+                with suppress(nvml.NVMLError):  # it is lost, or does not report errors
+                    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                    wanted = nvml.nvmlEventTypeXidCriticalError
+                    nvml.nvmlDeviceRegisterEvents(handle, wanted, self._errors)
+                    self._handles[_address(handle)] = index
         try:
             data = nvml.nvmlEventSetWait_v2(self._errors, int(timeout_s * 1000))
         except nvml.NVMLError_Timeout:

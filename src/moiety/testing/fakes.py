@@ -19,6 +19,7 @@ class FakeDevices:
     """The busy part by pid, on all of its GPUs."""
     sensors: dict[int, Telemetry] = field(default_factory=dict)
     """What the sensors say, by GPU."""
+    unreadable: dict[int, str] = field(default_factory=dict)
     driver_version: str = "550.00.00"
     closed: bool = False
 

@@ -48,6 +48,9 @@ def gpus() -> Iterator[Finding]:
             found = devices.inventory()
             text = f"driver {devices.driver_version}, {count(len(found), 'GPU')}"
             yield Finding("NVML", "ok", text)
+            for index, problem in devices.unreadable.items():
+                hint = f"nvidia-smi -i {index}; a lost GPU is back after the machine starts anew"
+                yield Finding(f"GPU {index}", "bad", f"NVML: {problem}", hint)
             if not found:
                 yield Finding(
                     "GPU", "bad", "NVML finds no GPU", "check nvidia-smi and the permissions"
