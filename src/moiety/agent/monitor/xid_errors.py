@@ -18,6 +18,8 @@ from moiety.devices.interface import Devices
 
 WAIT_S: Final = 60.0
 """Seconds that one call waits at most; an error ends it."""
+AGAIN_S: Final = 60.0
+"""Seconds after which NVML is asked again that could not say what failed."""
 OFF_BUS: Final = 79
 MEANINGS: Final = {
     13: "a program's kernel failed",
@@ -56,7 +58,7 @@ class XidErrors:
         self._gpus = gpus
         self._clients = clients
         self._journal = journal
-        self._stopped = False
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         """Begin, with the errors in earlier agents' journal."""
@@ -65,16 +67,21 @@ class XidErrors:
 
     def stop(self) -> None:
         """Report no more errors."""
-        self._stopped = True
+        self._stopped.set()
 
     def _listen(self) -> None:
-        while not self._stopped:
+        problem = ""
+        while not self._stopped.is_set():
             try:
                 found = self._devices.next_error(WAIT_S)
-            except Exception as error:  # NVML raises anything; no more errors are reported
-                self._runtime.log.warning("xid_errors_unreadable", problem=str(error))
-                return
-            if found is not None and not self._stopped:
+            except Exception as error:  # NVML raises anything; the next error may be told again
+                if str(error) != problem:
+                    problem = str(error)
+                    self._runtime.log.warning("xid_errors_unreadable", problem=problem)
+                self._stopped.wait(AGAIN_S)
+                continue
+            problem = ""
+            if found is not None and not self._stopped.is_set():
                 try:
                     self._loop.call_soon_threadsafe(self._tell, *found)
                 except RuntimeError:  # the loop has ended
