@@ -193,6 +193,25 @@ def test_while_nvml_does_not_answer_nothing_is_forgotten(
     assert row.pid == process.pid
 
 
+def test_who_ended_on_a_gpu_that_does_not_answer_is_forgotten(
+    process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("GPU is lost")
+
+    agent = PaperAgent(Policy(every_s=5, unregistered=parse_ladder("event")))
+    agent.devices.processes[0] = {process.pid: 5 * GIB}
+    agent.loop.advance(10)
+    monkeypatch.setattr(agent.devices, "users", fail)
+    agent.loop.advance(5)
+    assert [row.pid for row in agent.watched().strangers] == [process.pid]
+    process.kill()
+    process.wait()
+    agent.loop.advance(5)
+    assert (agent.watched().strangers, agent.watched().offences) == ([], [])
+    assert agent.reasons() == ["Unregistered", "OffenceOver"]
+
+
 def test_the_policy_can_change_while_it_goes_on(process: subprocess.Popen[bytes]) -> None:
     agent = PaperAgent(Policy(every_s=5))
     agent.devices.processes[0] = {process.pid: 5 * GIB}

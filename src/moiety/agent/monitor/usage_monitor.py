@@ -271,11 +271,13 @@ class UsageMonitor:
                     known.worked.append((now_s, use.busy * (now_s - self._before_s)))
                 seen[key] = known
         for key, known in self.strangers.items():
-            if key[2] not in gpus:
-                seen.setdefault(key, known)
-            elif key not in seen and not processes.is_alive(key[0], key[1]):
+            if key in seen:
+                continue
+            if not processes.is_alive(key[0], key[1]):
                 for action in self.escalation.left(key[0], key[1]):
                     self._enforcer.act(action)
+            elif key[2] not in gpus:
+                seen[key] = known
         self.strangers = seen
 
     def who(self, pid: int) -> Who | None:
