@@ -76,6 +76,8 @@ def status(output: str, history: bool) -> None:
     for row in found.gpus if history else ():
         for line in drawn(row):
             click.echo(line)
+    for line in lost_lines(found.gpus):
+        click.echo(fold(plain(line), 2))
     if drained := [str(row.gpu) for row in found.gpus if row.drained]:
         click.echo(f"drained, so without new programs: GPU {', '.join(drained)}")
     if suspended := list(dict.fromkeys(tenant for row in found.gpus for tenant in row.suspended)):
@@ -122,6 +124,11 @@ def agent_line(found: protocol.NodeStatus) -> str:
         f"({size(found.arena_ready_bytes)} ready, {size(found.arena_used_bytes)} used)"
         f"{metrics}"
     )
+
+
+def lost_lines(rows: Sequence[GpuRow]) -> list[str]:
+    """One line for each GPU that is lost, with the reason."""
+    return [f"{row.lost}; it gets no programs" for row in rows if row.lost]
 
 
 def queue_lines(rows: Sequence[WaiterRow]) -> list[str]:

@@ -72,6 +72,8 @@ def plain_bar(cells: Sequence[tuple[int, int]]) -> str:
 
 def gpu_words(gpu: GpuRow, width: int | None = None) -> str:
     """The text behind a GPU's bar; with a width, without what matters least and does not fit."""
+    if gpu.lost:
+        return "lost"
     resident, capacity = format_bytes(gpu.resident_bytes), format_bytes(gpu.capacity_bytes)
     sensors = gpu.sensors
     parts = {

@@ -1,8 +1,8 @@
-"""How `moiety status` writes a GPU's sensors: what a GPU lacks is "-", never 0."""
+"""How `moiety status` writes a GPU: what it lacks is "-", never 0, and a lost one is named."""
 
 from __future__ import annotations
 
-from moiety.cli.status import _cells, _wide_cells, power
+from moiety.cli.status import _cells, _wide_cells, lost_lines, power
 from moiety.devices.telemetry import Telemetry
 from tests.unit.top.test_rows import gpu_row
 
@@ -27,3 +27,8 @@ def test_sensors_have_their_units() -> None:
     assert _cells(row)[8:10] == ["45 C", "62/400 W"]
     assert power(gpu_row(sensors=Telemetry(power_w=62.4))) == "62 W"
     assert _wide_cells(row) == ["1410 MHz", "-", "3/0", "nothing"]
+
+
+def test_a_lost_gpu_is_named() -> None:
+    rows = [gpu_row(), gpu_row(gpu=1, lost="GPU 1 has fallen off the bus (XID 79)")]
+    assert lost_lines(rows) == ["GPU 1 has fallen off the bus (XID 79); it gets no programs"]

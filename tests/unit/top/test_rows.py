@@ -91,6 +91,7 @@ def test_a_gpu_says_what_the_bar_cannot() -> None:
     assert gpu_words(gpu_row(utilisation=None, waiting=[])) == "60 MiB of 100 MiB"
     assert gpu_words(gpu_row(), 30) == "60 MiB of 100 MiB, 1 waiting"
     assert gpu_words(gpu_row(), 5) == "60 MiB of 100 MiB, 1 waiting", "that is always there"
+    assert gpu_words(gpu_row(lost="GPU 0 has fallen off the bus (XID 79)")) == "lost"
 
 
 def test_a_name_is_as_wide_for_each_gpu() -> None:
