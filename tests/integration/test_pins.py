@@ -128,6 +128,7 @@ def test_a_pin_beside_which_others_fit_stays_until_it_is_freed(
     (said,) = reasons(node, "Pinned")
     assert said == "it called cuIpcGetMemHandle: 60 MiB stay on the GPU"
     assert "60 MiB (cuIpcGetMemHandle)" in node.cli("ps", "-o", "wide").stdout
+    assert "cuIpcGetMemHandle: 60 MiB" in node.cli("inspect", "1").stdout
     stays = "60 MiB of GPU 0 stay there by cuIpcGetMemHandle"
     assert f"pins (pid {node.json('ps')[0]['pid']}): {stays}" in node.cli("doctor").stdout
     assert one.do("free") == "0"

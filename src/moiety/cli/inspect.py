@@ -83,6 +83,8 @@ def _text(name: str, value: Any) -> str:
         return seconds(value)
     if name.endswith("_part") or name in PARTS:
         return format_fraction(round(value, 4))
+    if name == "pins":
+        return ", ".join(f"{key}: {size(each)}" for key, each in value.items())
     if isinstance(value, dict):
         return ", ".join(f"{key}: {each}" for key, each in value.items())
     if isinstance(value, bool):
