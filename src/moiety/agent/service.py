@@ -230,7 +230,7 @@ class Service:
         workloads.on_owner.append(lambda _: self._queue.changed())
         moves = CardMoves(parts.runtime, cards, workloads, clients, parts.journal, reports.usages)
         workloads.choose_again = moves.choose_again
-        drain = GpuDrain(parts.gpus, clients, cards, parts.journal)
+        drain = GpuDrain(parts.gpus, clients, cards, parts.journal, parts.orphans)
         drain.set(changed.drained, drained=True, is_told=False)
         return ControlCommands(
             directory=self._directory,

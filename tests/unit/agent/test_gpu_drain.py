@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from moiety.agent.control.gpu_drain import GpuDrain
 from moiety.agent.control.options import Options
 from moiety.agent.control.saved_settings import SavedSettings
 from moiety.agent.core.journal import Journal
+from moiety.agent.core.orphans import Known, Orphan
 from moiety.agent.system.paths import Directory
 from moiety.agent.system.processes import Peer
 from moiety.config.values import Visible
@@ -100,6 +102,18 @@ def test_a_machine_with_one_gpu_starts_nothing_while_that_is_drained() -> None:
     machine.gpus[0].is_drained = True
     with pytest.raises(GpusDrained, match="GPU 0 is drained"):
         asyncio.run(creation.create(asked, Peer(1, 1, 1)))
+
+
+def test_a_gpu_is_not_only_kept_for_a_process_that_outlived_the_last_agent() -> None:
+    machine = Machine("A100", "A100")
+    machine.run()
+    (workload,) = machine.workloads.by_id.values()
+    known = Known(workload.record.uid, workload.record.id)
+    orphan = Orphan(5, 77, -1, "train.py", known, frozenset({0}))
+    orphans: Any = SimpleNamespace(by_number=lambda: {5: orphan})
+    drain = dataclasses.replace(drain_of(machine), orphans=orphans)
+    (user,) = drain.rows(0, Visible.ALL)[0].users
+    assert user.pids == [77]
 
 
 def test_the_list_names_the_programs_that_a_user_may_see() -> None:

@@ -12,6 +12,7 @@ from moiety.agent.control.running_workload import RunningWorkload
 from moiety.agent.core.client import Client
 from moiety.agent.core.gpus import Gpus
 from moiety.agent.core.journal import Journal
+from moiety.agent.core.orphans import Orphans
 from moiety.agent.system.users import name_of
 from moiety.config.values import Visible
 from moiety.model.cards import CardRequest
@@ -25,6 +26,7 @@ class GpuDrain:
     clients: Mapping[int, Client]
     cards: Cards
     journal: Journal
+    orphans: Orphans | None = None
 
     def find(self, named: Iterable[str]) -> list[str]:
         """UUIDs of the GPUs that a command names; raises BadArgument."""
@@ -75,11 +77,14 @@ class GpuDrain:
     def _user(self, workload: RunningWorkload, index: int) -> GpuUser:
         record = workload.record
         clients = [self.clients[n] for n in workload.clients if n in self.clients]
+        orphans = self.orphans.by_number().values() if self.orphans else ()
+        processes = [(client.pid, client.gpus) for client in clients]
+        processes += [(o.pid, set(o.gpus)) for o in orphans if o.known.workload == record.id]
         return GpuUser(
             workload=record.id,
             program=record.name or record.program,
             user=name_of(record.uid),
-            pids=sorted(client.pid for client in clients if index in client.gpus),
+            pids=sorted(pid for pid, gpus in processes if index in gpus),
             share=record.share,
             suspended=record.suspended,
         )

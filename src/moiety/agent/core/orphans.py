@@ -56,6 +56,7 @@ class Orphan:
     pidfd: int
     program: str
     known: Known
+    gpus: frozenset[int]
 
 
 class Orphans:
@@ -168,7 +169,8 @@ class Orphans:
         program = known.name or self._kernel.name_of(pid)
         name = f"{program} (pid {pid})"
         owner = known.uid
-        orphan = self._orphans[pid] = Orphan(self._next_number(), pid, pidfd, program, known)
+        orphan = Orphan(self._next_number(), pid, pidfd, program, known, frozenset(taken))
+        self._orphans[pid] = orphan
         self._loop.add_reader(pidfd, self._gone, orphan)
         self._timeline.name(orphan.number, pid, program, known.workload)
         if owner != NO_USER:
