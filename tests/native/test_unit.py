@@ -47,7 +47,7 @@ SOURCES = {
     "once": ("base/message",),
     "pointer": ("hooks/cu_pointer", "base/lock", "base/message"),
     "queue_margin": ("gate/queue_margin",),
-    "queue_room": ("gate/queue_room",),
+    "queue_room": ("gate/queue_room", "gate/launch_cost"),
     "states": EXTENT,
     "visible": ("base/visible_list", "base/environment"),
 }
@@ -74,7 +74,11 @@ BROKEN = {
         "margin->late -= margin->late > 0;",
         ";",
     ),
-    "queue_room": ("gate/queue_room", "return markers->proof_ps / 1000;", "return UINT64_MAX;"),
+    "queue_room": (
+        "gate/launch_cost",
+        "return expected_ns * markers->held / HELD_ALL;",
+        "return expected_ns * (markers->held > 0);",
+    ),
     "states": ("mem/chunk", "[CHUNK_DECOMMITTED] = true},", "},"),
 }
 """a mistake in each: its program must notice"""

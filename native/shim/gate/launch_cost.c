@@ -22,9 +22,24 @@ uint64_t launch_cost_of_long(const void *key)
     return __atomic_load_n(&kind->key, __ATOMIC_RELAXED) == key ? cost_ns : 0;
 }
 
+/* How much of what was expected was seen to be so. A thread that slept sees only a part of a batch, so half of
+ * it is enough. That is forgotten slowly, but soon when work surely takes less than was expected. */
+static void learn_held(struct queue_markers *markers, uint64_t expected_ns, uint64_t lo_ns,
+                       uint64_t hi_ns)
+{
+    uint64_t seen_ns = min_u64(2 * lo_ns, expected_ns);
+    uint32_t held = expected_ns ? (uint32_t)(seen_ns * HELD_ALL / expected_ns) : 0;
+    if (hi_ns < expected_ns - expected_ns / 8) {
+        markers->held = (markers->held + held) / 2;
+    } else {
+        markers->held = (uint32_t)max_u64(held, markers->held - markers->held / 8);
+    }
+}
+
 void launch_cost_learn(struct queue_markers *markers, const struct mark *mark, uint64_t lo_ns,
                        uint64_t hi_ns)
 {
+    learn_held(markers, mark->expected_ns, lo_ns, hi_ns);
     markers->slowest_ns = max_u64(lo_ns, markers->slowest_ns - markers->slowest_ns / 8);
     if (mark->longs) {
         struct kind *kind = kind_of(mark->key);
@@ -53,6 +68,11 @@ void launch_cost_learn(struct queue_markers *markers, const struct mark *mark, u
         markers->mean_ps -= (markers->mean_ps - hi) / 4;
     }
     markers->mean_ps = min_u64(markers->mean_ps, markers->cost_ps); /* which no pause is left in */
+}
+
+uint64_t launch_cost_surely(const struct queue_markers *markers, uint64_t expected_ns)
+{
+    return expected_ns * markers->held / HELD_ALL;
 }
 
 uint64_t launch_cost_for(const struct queue_markers *markers, uint64_t bound_ns)

@@ -12,6 +12,9 @@
  * of both, and the GPU has one batch, or one long kernel, to do beside the one it does. */
 #define WIDE_NS 1000000ull
 
+/* All that was expected. */
+#define HELD_ALL 256u
+
 static inline uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static inline uint64_t min_u64(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -22,6 +25,8 @@ void launch_cost_learn(struct queue_markers *markers, const struct mark *mark, u
 uint64_t launch_cost_of_long(const void *key);
 /* Of a kernel, in ps, where so much may be unfinished; 0: not known. */
 uint64_t launch_cost_for(const struct queue_markers *markers, uint64_t bound_ns);
+/* What of the expected time is sure, by how far past expectations held. */
+uint64_t launch_cost_surely(const struct queue_markers *markers, uint64_t expected_ns);
 /* How many kernels are half of the bound. */
 uint32_t launch_cost_batch(const struct queue_markers *markers, uint64_t bound_ns);
 

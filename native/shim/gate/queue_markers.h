@@ -65,6 +65,7 @@ struct queue_markers {
     uint64_t cost_ps;    /* of a kernel, of the longer ones; 0: not known */
     uint64_t mean_ps;    /* the same, of all */
     uint64_t proof_ps;   /* the most that one surely took, lately */
+    uint32_t held;       /* what of an expected time is sure, of HELD_ALL */
     uint64_t slowest_ns; /* the longest that a batch surely took, lately */
     uint32_t given_up;   /* waits in a row that did not end */
     struct queue_margin margin;

@@ -27,15 +27,14 @@ static uint64_t rest_ns(uint64_t next_ns, uint64_t bound_ns, uint64_t whole_ns)
     return max_u64(bound_ns / 8, min_u64(next_ns, BESIDE * whole_ns));
 }
 
-/* What the GPU surely has to do when there is room. While a thread sleeps, it learns little of what work takes: so what
- * is only believed is no reason to sleep. */
+/* What the GPU surely has to do until it runs dry. A thread that sleeps learns little of what work takes: so what is
+ * only believed is no reason to sleep. */
 static uint64_t surely_left_ns(const struct queue_markers *markers, const struct mark *oldest,
-                               uint64_t over_ns)
+                               uint64_t ran_ns, uint64_t over_ns)
 {
-    if (oldest->longs || (over_ns && markers->count < 2)) {
-        return 0;
-    }
-    return markers->proof_ps / 1000;
+    uint64_t believed_ns = markers->sum_ns - (over_ns ? oldest->expected_ns : 0);
+    uint64_t surely_ns = launch_cost_surely(markers, believed_ns);
+    return surely_ns > ran_ns ? surely_ns - ran_ns : 0;
 }
 
 struct queue_room queue_room_until(const struct queue_markers *markers, uint64_t next_ns,
@@ -62,11 +61,11 @@ struct queue_room queue_room_until(const struct queue_markers *markers, uint64_t
         room.missing_ns = is_full;
         return room;
     }
-    room.missing_ns = rest - allowed;
+    room.missing_ns = room.sure_ns = rest - allowed;
     if (!is_wide) {
         /* What is over may end at any moment. */
         room.missing_ns = over ? max_u64(NAP_NS, min_u64(over, rest - allowed)) : rest - allowed;
-        room.spare_ns = min_u64(allowed, surely_left_ns(markers, oldest, over));
+        room.sure_ns = surely_left_ns(markers, oldest, ran, over);
     }
     return room;
 }
@@ -75,11 +74,11 @@ uint64_t queue_room_nap_ns(struct queue_room room, uint64_t polled_ns, uint64_t 
 {
     bool is_wide = bound_ns >= WIDE_NS;
     uint64_t spin_ns = is_wide ? SPIN_WIDE_NS : SPIN_NS;
-    uint64_t dry_ns = room.missing_ns + room.spare_ns;
-    if (dry_ns > spin_ns) {
-        /* Half of it: what a kernel takes is learned from when it is seen to have ended. */
-        uint64_t half = max_u64(room.missing_ns / 2, NAP_NS);
-        return min_u64(min_u64(half, dry_ns - spin_ns), is_wide ? WIDE_NAP_NS : LONG_NAP_NS);
+    if (room.sure_ns > spin_ns) {
+        /* A part of it: what a kernel takes is learned from when it is seen to run. */
+        uint64_t part_ns = max_u64(room.missing_ns / (is_wide ? 2 : 4), NAP_NS);
+        uint64_t most_ns = is_wide ? WIDE_NAP_NS : LONG_NAP_NS;
+        return min_u64(min_u64(part_ns, room.sure_ns - spin_ns), most_ns);
     }
     return polled_ns < spin_ns ? 0 : NAP_NS;
 }

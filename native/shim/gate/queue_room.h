@@ -13,7 +13,7 @@
 
 struct queue_room {
     uint64_t missing_ns; /* until more may be submitted; 0: it may be now */
-    uint64_t spare_ns;   /* what the GPU has left to do then: who comes so much later is in time */
+    uint64_t sure_ns;    /* what the GPU surely has to do until it runs dry */
 };
 
 /* Of `next_ns` more under the thread's part `bound_ns` of the bound `whole_ns`; something is marked. */
