@@ -173,7 +173,8 @@ def test_a_thread_that_is_in_time_has_little_queued_under_a_tight_bound(
     submit: Callable[..., Submitter],
 ) -> None:
     program = submit("one", TIGHT_LENGTH_US, TIGHT_US, *at_once())
-    comes_to_hold(lambda: program.window(60), lambda found: found[45] == 0)
+    # one waits beside the one that runs
+    comes_to_hold(lambda: program.window(60), lambda found: found[45] <= 1)
     program.end()
 
 
