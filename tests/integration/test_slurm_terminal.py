@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,28 @@ def test_an_interactive_shell_ends_with_its_allocation(pool: PoolNode, terminal:
         "salloc", steps=((prompt, typed), (b"sleeps", lambda: pool.node.cli("cancel", "1")))
     )
     assert code, seen
+
+
+STORM = """
+import os, signal, time
+from moiety.slurm.step.runner import StepRules, StepRun, StepTask
+
+os.setpgid(0, 0)
+signal.signal(signal.SIGINT, lambda *_: None)
+parent = os.getpid()
+if os.fork() == 0:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while os.getppid() == parent:
+        os.killpg(parent, signal.SIGINT)
+        time.sleep(0.0002)
+    os._exit(0)
+tasks = [StepTask(rank, ["/bin/true"], dict(os.environ), None, None, None) for rank in range(200)]
+run = StepRun(tasks, StepRules(is_typed_at=True))
+for task in tasks:
+    run._start(task)
+os._exit(any([task.process.wait() for task in tasks]))
+"""
+
+
+def test_what_is_typed_while_a_task_starts_does_not_end_it() -> None:
+    assert subprocess.run([sys.executable, "-c", STORM], timeout=60, check=False).returncode == 0

@@ -34,6 +34,14 @@ AFTER_INTERRUPT_S: Final = 0.05
 """How long a step that is interrupted for good has before it is killed."""
 
 
+def _forked() -> None:
+    """Have `subprocess` fork, not vfork, before a program leaves the terminal of srun.
+
+    After vfork all signals wait until the program is executed, and then they end it: also an
+    interrupt that was typed before. After fork srun's handler takes it.
+    """
+
+
 @dataclass(slots=True)
 class StepTask:
     """One process."""
@@ -156,8 +164,8 @@ class StepRun:
                 stderr=stderr,
                 process_group=None if self.rules.has_terminal or leads else 0,
                 start_new_session=leads,
-                # One call of the system between fork and exec, which needs no lock of a thread.
-                preexec_fn=terminal.take if given else None,  # noqa: PLW1509
+                # One call of the system between fork and exec, or none, and no lock of a thread.
+                preexec_fn=terminal.take if given else _forked if leads else None,  # noqa: PLW1509
             )
         except OSError as error:
             self.notes.say(f"error: {task.argv[0]}: {error.strerror}")
