@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,19 +141,31 @@ class Nvml:
         """The next error of any GPU. Waits in one thread at most; raises what NVML raises."""
         nvml = self._nvml
         if self._errors is None:
-            self._errors = nvml.nvmlEventSetCreate()
-            for index in range(nvml.nvmlDeviceGetCount()):
-                with suppress(nvml.NVMLError):  # it is lost, or does not report errors
-                    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                    wanted = nvml.nvmlEventTypeXidCriticalError
-                    nvml.nvmlDeviceRegisterEvents(handle, wanted, self._errors)
-                    self._handles[_address(handle)] = index
+            self._errors = self._listening()
         try:
             data = nvml.nvmlEventSetWait_v2(self._errors, int(timeout_s * 1000))
         except nvml.NVMLError_Timeout:
             return None
         index = self._handles.get(_address(data.device), -1)
         return (index, int(data.eventData)) if index >= 0 else None
+
+    def _listening(self) -> Any:
+        """The events of all GPUs that report errors; raises what NVML raises if none does."""
+        nvml, problem = self._nvml, None
+        count = nvml.nvmlDeviceGetCount()
+        events = nvml.nvmlEventSetCreate()
+        for index in range(count):
+            try:
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
+            except nvml.NVMLError as error:  # it is lost, or does not report errors
+                problem = error
+            else:
+                self._handles[_address(handle)] = index
+        if problem is not None and not self._handles:
+            nvml.nvmlEventSetFree(events)
+            raise problem
+        return events
 
     def close(self) -> None:
         """Close the library, unless a thread may still wait in it."""
