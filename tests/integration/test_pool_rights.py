@@ -22,12 +22,17 @@ HEAD = pwd.getpwnam("bin")
 OTHER = pwd.getpwnam("sys")
 
 
+def make_project(address: str) -> None:
+    """Project nlp, with HEAD as its administrator."""
+    file = {"projects": [{"name": "nlp", "admins": [HEAD.pw_name]}]}
+    code, said = ask(address, "PUT", "/v1/projects", json.dumps(file).encode(), ADMIN.pw_uid)
+    assert code == 200, said
+
+
 def test_only_administrators_raise_a_priority(tmp_path: Path) -> None:
     with served(tmp_path, OWNER.pw_uid) as (address, pool):
         pool.loop.must_serve = lambda _: None  # type: ignore[method-assign, assignment]
-        file = {"projects": [{"name": "nlp", "admins": [HEAD.pw_name]}]}
-        code, said = ask(address, "PUT", "/v1/projects", json.dumps(file).encode(), ADMIN.pw_uid)
-        assert code == 200, said
+        make_project(address)
         number = submitted(address, OWNER.pw_uid, project="nlp")
 
         def amend(uid: int, **values: object) -> int:
@@ -48,9 +53,7 @@ def test_only_administrators_raise_a_priority(tmp_path: Path) -> None:
 def test_what_an_administrator_holds_its_user_does_not_release(tmp_path: Path) -> None:
     with served(tmp_path, OWNER.pw_uid) as (address, pool):
         pool.loop.must_serve = lambda _: None  # type: ignore[method-assign, assignment]
-        file = {"projects": [{"name": "nlp", "admins": [HEAD.pw_name]}]}
-        code, said = ask(address, "PUT", "/v1/projects", json.dumps(file).encode(), ADMIN.pw_uid)
-        assert code == 200, said
+        make_project(address)
         alone = submitted(address, OWNER.pw_uid, project="nlp")
         array = submitted(address, OWNER.pw_uid, project="nlp", array="0-2")
 

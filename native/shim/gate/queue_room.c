@@ -62,11 +62,13 @@ struct queue_room queue_room_until(const struct queue_markers *markers, uint64_t
         return room;
     }
     room.missing_ns = room.sure_ns = rest - allowed;
-    if (!is_wide) {
-        /* What is over may end at any moment. */
-        room.missing_ns = over ? max_u64(NAP_NS, min_u64(over, rest - allowed)) : rest - allowed;
-        room.sure_ns = surely_left_ns(markers, oldest, ran, over);
+    if (is_wide) {
+        return room;
     }
+    if (over) { /* it may end at any moment */
+        room.missing_ns = max_u64(NAP_NS, min_u64(over, rest - allowed));
+    }
+    room.sure_ns = surely_left_ns(markers, oldest, ran, over);
     return room;
 }
 

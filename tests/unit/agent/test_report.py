@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from moiety.agent.arena.arena import ArenaSize
-from moiety.agent.components import Components
 from moiety.agent.control import metrics, report
 from moiety.agent.control.report import Reports, host_bytes
 from moiety.agent.core.client import Client
@@ -22,6 +21,7 @@ from moiety.enforcement.policy import Policy
 from moiety.wire.codec import Counters
 from moiety.wire.layout import HelloFlag
 from tests.support.liar import Liar
+from tests.support.reports import reports_of
 from tests.support.virtual_agent import CAPACITY, USER, World
 
 GPU = TenantGpuView(allocated_bytes=100, resident_bytes=20, residue_bytes=0, limit_bytes=200)
@@ -60,20 +60,6 @@ def test_managed_bytes_that_left_are_all_counted() -> None:
     managed = replace(GPU, managed_bytes=60)
     assert host_bytes(view(managed), counted(0)) == {0: 60}
     assert host_bytes(view(managed), counted(5)) == {0: 65}
-
-
-def reports_of(agent: Components, monitor: UsageMonitor | None = None) -> Reports:
-    return Reports(
-        agent.runtime,
-        arbiter=agent.arbiter,
-        gpus=agent.gpus,
-        clients=agent.clients.by_number,
-        recovery=agent.recovery,
-        timeline=agent.timeline,
-        journal=agent.journal,
-        devices=agent.devices,
-        monitor=monitor,
-    )
 
 
 def test_a_gpu_that_nvml_does_not_know_hides_no_other() -> None:
@@ -140,7 +126,7 @@ def test_a_program_that_worked_since_the_monitor_looked_is_not_idle(
             timeline=agent.timeline,
             journal=agent.journal,
         )
-        reports = reports_of(agent, monitor)
+        reports = reports_of(agent, monitor=monitor)
         Liar(world).attach()
         monitor.looked(({}, {}))
         world.wait(5.0)

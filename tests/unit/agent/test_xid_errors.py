@@ -10,11 +10,11 @@ from random import Random
 import pytest
 from structlog.testing import CapturingLogger
 
-from moiety.agent.control.report import Reports
 from moiety.agent.core.journal import Journal
 from moiety.agent.monitor import xid_errors
 from moiety.arbiter.settings import Settings
 from moiety.testing.waiting import until
+from tests.support.reports import reports_of
 from tests.support.virtual_agent import World
 
 
@@ -30,16 +30,7 @@ def test_the_next_agent_knows_what_the_one_before_was_told(tmp_path: Path) -> No
         journal = Journal(path)
         now_s = agent.runtime.now()
         xid_errors.remember(agent.gpus, journal, now_s)
-        reports = Reports(
-            agent.runtime,
-            arbiter=agent.arbiter,
-            gpus=agent.gpus,
-            clients=agent.clients.by_number,
-            recovery=agent.recovery,
-            timeline=agent.timeline,
-            journal=journal,
-            devices=agent.devices,
-        )
+        reports = reports_of(agent, journal=journal)
         first, second = reports.gpu_rows({})
         assert first.errors == {}
         assert second.errors == {48: pytest.approx(100, abs=60)}
